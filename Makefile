@@ -1,0 +1,55 @@
+# Every target works from a fresh checkout: those that need the environment set it up first.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long check bench format lock docs clean
+
+BIN := .venv/bin
+# Spark starts its Python workers with this one, not with whatever `python3` happens to be on the PATH.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+# Further options for pytest or the benchmarks, such as ARGS="tests/spec -k duration".
+ARGS ?=
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install everything into .venv; quick when nothing has changed
+	@command -v python3 >/dev/null || { echo "python3 was not found; install Python 3.11 or newer" >&2; exit 1; }
+	@python3 scripts/setup.py
+
+# The trap keeps the shell alive on Ctrl-C, so that the pipeline's own exit code decides.
+demo: setup ## Run the demo pipeline; Ctrl-C stops it
+	@trap : INT; $(BIN)/penstock run examples/demo.yaml --state-dir .penstock/demo; code=$$?; \
+	[ $$code -eq 0 ] || [ $$code -eq 130 ] || exit $$code
+
+test: setup ## Run the tests; ARGS="tests/spec -k duration" picks some
+	$(BIN)/python -m pytest $(ARGS)
+
+test-long: setup ## Run the tests that take minutes
+	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)
+
+check: setup ## Check format, lint, types, layers and generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m penstock.docs --check
+
+bench: setup ## Run the benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
+
+format: setup ## Format the code and fix what can be fixed by itself
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: setup ## Write requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions
+	$(BIN)/uv pip compile --universal --generate-hashes --no-header --quiet --python-version 3.11 \
+		--group dev --output-file requirements.lock $(ARGS) pyproject.toml
+
+docs: setup ## Write the generated reference anew
+	$(BIN)/python -m penstock.docs
+
+clean: ## Remove caches, builds and the demo's state; .venv stays
+	rm -rf .penstock examples/.penstock examples/out out artifacts dist build
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log
+	find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,74 @@
+"""The `penstock` command: one file a verb, errors in words, stable exit codes.
+
+0 ok · 1 failed · 2 usage or invalid pipeline · 3 not found · 4 refused
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from penstock.cli import explain, init, run, schema, test, validate
+from penstock.cli.output import print_error, print_trace
+from penstock.errors import PenstockError
+
+app = typer.Typer(
+    name="penstock",
+    help="Declare a streaming pipeline in YAML, SQL or Python; run it on Spark, right to the row.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (init, validate, explain, test, run, schema):
+    verb.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from penstock import __version__
+
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    context.obj = {"debug": debug}
+
+
+def main() -> None:
+    """Runs the command and ends the process with its exit code."""
+    debug = "--debug" in sys.argv
+    # The option may stand anywhere on the line, as people add it to a command that has just failed.
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        code = app(args=arguments, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except PenstockError as error:
+        if debug:
+            print_trace(error)
+        print_error(error)
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)
+    except Exception as error:
+        print_trace(error) if debug else print_error(error)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

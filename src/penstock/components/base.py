@@ -1,0 +1,177 @@
+"""What a component is: one class in one file with its fields, docs, example and implementation.
+
+`pyspark` is imported inside methods only, so that every spec can be read, checked and documented without a JVM.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from penstock.errors import Problem
+from penstock.spec.fields import Config
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ComponentKind = Literal["source", "format", "step", "sink"]
+
+RAW = "_penstock_raw"
+"""Column in which a source hands over the text of a row it could not read; null for good rows."""
+HEARTBEAT = "_penstock_heartbeat"
+"""Column that marks a row which only carries time: it moves the watermark and goes no further."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What makes a batch unique for a sink: the state it comes from and its number; the epoch fences older runs."""
+
+    pipeline: str
+    lineage: str
+    epoch: int
+    id: int
+
+
+@dataclass(frozen=True)
+class CheckContext:
+    """What a component may look at before anything is started."""
+
+    node: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class ReadContext:
+    spark: SparkSession
+    node: str
+    folder: Path
+    spool: Path
+    """A folder of the run's own where a source may keep rows it was handed in the process."""
+    format: Format | None = None
+
+
+@dataclass(frozen=True)
+class StepContext:
+    spark: SparkSession
+    node: str
+    folder: Path
+    event_time: str | None = None
+    """Name of the event time column of the first input that has one."""
+
+
+@dataclass(frozen=True)
+class SinkContext:
+    spark: SparkSession
+    node: str
+    folder: Path
+    pipeline: str
+    lineage: str
+    epoch: int
+    schema: Mapping[str, str]
+    """Columns of the rows to store, with Spark's type names."""
+
+
+class Component(Config):
+    """Base of sources, formats, steps and sinks. The class docstring is the component's documentation."""
+
+    kind: ClassVar[ComponentKind]
+    name: ClassVar[str]
+    example: ClassVar[str]
+    """YAML of one source, step or sink that uses the component, as it stands in a pipeline file."""
+
+    def check(self, context: CheckContext) -> Iterator[Problem]:
+        """Problems that show without Spark and without data, such as a path that does not exist."""
+        yield from ()
+
+
+class Source(Component, ABC):
+    kind: ClassVar[ComponentKind] = "source"
+    takes_format: ClassVar[bool] = False
+
+    @abstractmethod
+    def read(self, context: ReadContext) -> DataFrame:
+        """A named streaming frame of the source's columns, with `RAW` added where rows can be malformed."""
+
+    def place(self) -> Column | None:
+        """An expression over the frame that tells where a row was read, for dead letters."""
+        return None
+
+    def explain_malformed(self, context: ReadContext) -> Column | None:
+        """An expression over the frame that tells why a row with `RAW` could not be read."""
+        return None
+
+    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> str | None:
+        """What waits to be read, in the source's own unit; `progress` is Spark's report of this source."""
+        return None
+
+
+class Format(Component, ABC):
+    kind: ClassVar[ComponentKind] = "format"
+    spark_format: ClassVar[str]
+    malformed: ClassVar[bool] = False
+    """Whether single rows can be malformed; such formats are read whole and checked against the schema."""
+
+    @abstractmethod
+    def reader_schema(self, context: ReadContext, path: str) -> str:
+        """The schema of the rows as Spark DDL, without `RAW`."""
+
+    def reader_options(self) -> dict[str, str]:
+        return {}
+
+    def explain_malformed(self, raw: Column) -> Column | None:
+        """Why a raw text could not be read, as an expression."""
+        return None
+
+
+class Step(Component, ABC):
+    kind: ClassVar[ComponentKind] = "step"
+    inputs_expected: ClassVar[tuple[int, int]] = (1, 1)
+    """The least and the largest number of inputs."""
+    needs_event_time: ClassVar[bool] = False
+
+    @abstractmethod
+    def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
+        """The rows of the step, from its inputs by name. Must not run any job."""
+
+    def state_key(self) -> tuple[str, ...]:
+        """The columns by which state is kept, if the step keeps any."""
+        return ()
+
+
+class SinkWriter(ABC):
+    """An open sink. It applies each batch once: a batch it has applied before changes nothing."""
+
+    @abstractmethod
+    def write(self, batch: Batch, rows: DataFrame) -> bool:
+        """Stores the rows all or nothing. False if this batch had been stored before and the rows were not read."""
+
+    def close(self) -> None:  # noqa: B027
+        """Gives back what the sink holds."""
+
+
+class Sink(Component, ABC):
+    kind: ClassVar[ComponentKind] = "sink"
+
+    @property
+    def accepts_updates(self) -> bool:
+        """Whether a later row may replace an earlier one, so that results need not be final when written."""
+        return False
+
+    def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
+        """Problems with the rows it would get, by column name and Spark type."""
+        yield from ()
+
+    @abstractmethod
+    def open(self, context: SinkContext) -> SinkWriter:
+        """Makes ready to write; refuses here when what is stored does not belong to this pipeline's state."""
+
+
+def resolve_path(folder: Path, path: str) -> str:
+    """An absolute path or URI: paths in a pipeline file are relative to the file's folder."""
+    if "://" in path:
+        return path
+    expanded = Path(path).expanduser()
+    return str(expanded if expanded.is_absolute() else (folder / expanded).resolve())

@@ -1,0 +1,42 @@
+"""Says why a row could not be read, column by column, as a Spark expression used on malformed rows only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.spec.schema import Column as SchemaColumn
+from penstock.spec.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_SHOWN = 40
+"""Characters of a bad value that are quoted in the reason."""
+
+
+def unreadable_fields(schema: Schema, values: Column, otherwise: str, timestamp_format: str | None) -> Column:
+    """The first columns whose text does not fit their type; `otherwise` if the row as a whole is unreadable."""
+    from pyspark.sql import functions as F
+
+    reasons = [_reason(column, values.getItem(column.name), timestamp_format) for column in schema.columns]
+    joined = F.concat_ws("; ", *reasons)
+    return F.when(values.isNull(), F.lit(otherwise)).when(joined != "", joined).otherwise(F.lit(otherwise))
+
+
+def _reason(column: SchemaColumn, text: Column, timestamp_format: str | None) -> Column:
+    from pyspark.sql import functions as F
+
+    fits = _cast(column.type, text, timestamp_format).isNotNull()
+    shown = F.substring(text, 1, _SHOWN)
+    sentence = F.concat(F.lit(f"column '{column.name}': cannot read '"), shown, F.lit(f"' as {column.type}"))
+    return F.when(text.isNotNull() & ~fits, sentence)
+
+
+def _cast(kind: str, text: Column, timestamp_format: str | None) -> Column:
+    from pyspark.sql import functions as F
+
+    if kind.startswith(("array", "map", "struct", "variant")):
+        return F.from_json(text, kind) if not kind.startswith("variant") else F.try_parse_json(text)
+    if kind == "timestamp" and timestamp_format is not None:
+        return F.try_to_timestamp(text, F.lit(timestamp_format))
+    return text.try_cast(kind)

@@ -1,0 +1,58 @@
+"""Prints rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.components.base import Batch, Sink, SinkContext, SinkWriter
+from penstock.spec.fields import Change, field
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Console(Sink):
+    """Prints the first rows of each batch. For looking, not for keeping: after a crash a batch may be printed again."""
+
+    name: ClassVar[str] = "console"
+    example: ClassVar[str] = """\
+from: views
+console: {rows: 10}
+"""
+
+    rows: int = field(20, ge=1, le=10_000, doc="The most rows printed of one batch.", change=Change.RESTART)
+
+    @property
+    def accepts_updates(self) -> bool:
+        return True
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        return _ConsoleWriter(context.node, self.rows)
+
+
+class _ConsoleWriter(SinkWriter):
+    def __init__(self, node: str, rows: int) -> None:
+        self.node = node
+        self.rows = rows
+
+    def write(self, batch: Batch, rows: DataFrame) -> bool:
+        from rich.console import Console as Terminal
+        from rich.table import Table
+
+        # The whole batch is evaluated, so that counts and state are right; only its head comes to the driver.
+        kept = rows.persist()
+        try:
+            total = kept.count()
+            shown = kept.limit(self.rows).toArrow()
+        finally:
+            kept.unpersist()
+        if total == 0:
+            return True
+        more = f", first {self.rows} shown" if total > self.rows else ""
+        table = Table(title=f"{self.node} · batch {batch.id} · {total:,} rows{more}", title_justify="left")
+        for column in shown.column_names:
+            table.add_column(column, overflow="fold")
+        for row in shown.to_pylist():
+            table.add_row(*("" if value is None else str(value) for value in row.values()))
+        Terminal().print(table)
+        return True

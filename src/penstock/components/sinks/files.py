@@ -1,0 +1,151 @@
+"""Files in a folder, all or nothing per batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.shared.crashpoints import reach
+from penstock.components.shared.storage import LocalStorage, Storage, StoredFile, storage
+from penstock.errors import PenstockError, Problem, did_you_mean
+from penstock.spec.fields import Change, field
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MANIFESTS = "_penstock/batches"
+OWNER = "_penstock/owner.json"
+_MAYBE_EMPTY = 64 * 1024
+"""Only a Parquet file smaller than this is opened to see whether it holds rows at all."""
+
+
+class Files(Sink):
+    """Writes each batch into a folder of its own (`batch=000000000042/`), exactly once.
+
+    The data files are written first and one small manifest last, so a batch is there as a whole or not at all, and
+    the output folder can be moved or copied. `penstock.read_files(spark, path)` reads whole batches only;
+    `spark.read.parquet(path)` works too and shows the batch number as a column.
+    """
+
+    name: ClassVar[str] = "files"
+    example: ClassVar[str] = """\
+from: views
+files: {path: ./out, format: parquet, partitionBy: [country]}
+"""
+
+    path: str = field(
+        doc="Folder to write to, relative to the pipeline file; any URI Spark writes.",
+        change=Change.LOSES_STATE, min_length=1,
+    )  # fmt: skip
+    format: Literal["parquet", "json", "csv"] = field("parquet", doc="How the files are encoded.")
+    partition_by: tuple[str, ...] = field((), doc="Columns whose values become folders, `column=value/`.")
+
+    def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
+        for column in self.partition_by:
+            if column not in columns:
+                hint = did_you_mean(column, columns)
+                yield Problem("SINK_COLUMN_UNKNOWN", {"node": node, "column": column, "suggestion": hint})
+        for column, kind in columns.items():
+            if self.format == "csv" and kind.startswith(("array", "map", "struct", "variant")):
+                params = {"node": node, "component": "files as csv", "column": column, "type": kind}
+                yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": "Use parquet or json, or to_json(column)."})
+        if "batch" in columns:
+            params = {"node": node, "component": "files", "column": "batch", "type": columns["batch"]}
+            advice = "`batch` names the folder of each batch; rename the column with a `select` step."
+            yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": advice})
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        root = resolve_path(context.folder, self.path)
+        return _FilesWriter(self, root, storage(root, context.spark), context)
+
+
+class _FilesWriter(SinkWriter):
+    def __init__(self, sink: Files, root: str, store: Storage, context: SinkContext) -> None:
+        self.sink = sink
+        self.root = root
+        self.store = store
+        self.node = context.node
+        self._take_over(context)
+        self.last = self._last_batch()
+
+    def _take_over(self, context: SinkContext) -> None:
+        """Refuses output that other state has written, then fences out older runs of this state."""
+        owner = self._owner()
+        if owner and owner["lineage"] != context.lineage and self.store.names(MANIFESTS):
+            raise PenstockError.of("SINK_OF_ANOTHER_RUN", node=self.node, path=self.root)
+        mine = {"pipeline": context.pipeline, "sink": self.node, "lineage": context.lineage, "epoch": context.epoch}
+        self._refuse_if_fenced(context.epoch)
+        self.store.write(OWNER, json.dumps(mine))
+
+    def _owner(self) -> dict[str, Any]:
+        text = self.store.read(OWNER)
+        return json.loads(text) if text else {}
+
+    def _refuse_if_fenced(self, epoch: int) -> None:
+        newer = self._owner().get("epoch", 0)
+        if newer > epoch:
+            raise PenstockError.of("SINK_FENCED", node=self.node, newer=newer, epoch=epoch)
+
+    def _last_batch(self) -> int:
+        return max((int(name.removesuffix(".json")) for name in self.store.names(MANIFESTS)), default=-1)
+
+    def write(self, batch: Batch, rows: DataFrame) -> bool:
+        if batch.id <= self.last:
+            return False
+        folder = f"batch={batch.id:012d}"
+        writer = rows.write.mode("overwrite").format(self.sink.format)
+        if self.sink.format == "csv":
+            writer = writer.option("header", "true")
+        if self.sink.partition_by:
+            writer = writer.partitionBy(*self.sink.partition_by)
+        writer.save(f"{self.root}/{folder}")
+        reach("sink.in_transaction", batch.id)
+        self._commit(batch, folder)
+        return True
+
+    def _commit(self, batch: Batch, folder: str) -> None:
+        files = [file for file in self.store.files(folder) if not self._drop_if_empty(file)]
+        if not files:
+            self.store.delete(folder)
+            return
+        self._refuse_if_fenced(batch.epoch)
+        manifest = {
+            "pipeline": batch.pipeline,
+            "lineage": batch.lineage,
+            "epoch": batch.epoch,
+            "batch": batch.id,
+            "format": self.sink.format,
+            "files": [{"path": file.path, "bytes": file.bytes} for file in files],
+        }
+        self.store.write(f"{MANIFESTS}/{batch.id:012d}.json", json.dumps(manifest))
+        self.last = batch.id
+
+    def _drop_if_empty(self, file: StoredFile) -> bool:
+        """Spark leaves one file without rows for an empty batch."""
+        empty = file.bytes == 0
+        if not empty and self.sink.format == "parquet" and file.bytes < _MAYBE_EMPTY:
+            empty = isinstance(self.store, LocalStorage) and _parquet_rows(self.store, file) == 0
+        if empty:
+            self.store.delete(file.path)
+        return empty
+
+
+def _parquet_rows(store: LocalStorage, file: StoredFile) -> int:
+    import pyarrow.parquet
+
+    return int(pyarrow.parquet.read_metadata(store.root / file.path).num_rows)
+
+
+def read_files(spark: SparkSession, path: str) -> DataFrame:
+    """The rows a `files` sink has committed, whole batches only, as a DataFrame."""
+    store = storage(path, spark)
+    manifests = [json.loads(store.read(f"{MANIFESTS}/{name}") or "{}") for name in store.names(MANIFESTS)]
+    if not manifests:
+        raise PenstockError.of("PATH_NOT_FOUND", where="output of a files sink", path=path)
+    reader = spark.read.option("basePath", path)
+    if manifests[-1]["format"] == "csv":
+        reader = reader.option("header", "true")
+    files = [f"{path}/{file['path']}" for manifest in manifests for file in manifest["files"]]
+    return reader.format(manifests[-1]["format"]).load(files).drop("batch")

@@ -1,0 +1,117 @@
+"""Files that appear in a folder."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.components.base import RAW, CheckContext, ReadContext, Source, resolve_path
+from penstock.errors import PenstockError, Problem
+from penstock.spec.fields import Change, field
+from penstock.spec.units import Duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class Files(Source):
+    """Reads the files of a folder, and each new one once, in the order of their modification time.
+
+    Files must appear whole: write them elsewhere and move them in. Names that start with `_` or `.` are ignored.
+    """
+
+    name: ClassVar[str] = "files"
+    takes_format: ClassVar[bool] = True
+    example: ClassVar[str] = """\
+files: {path: ./in, pattern: "*.json", maxFilesPerBatch: 100}
+format: {json: {schema: {id: string, ts: timestamp}}}
+eventTime: {column: ts, maxDelay: 10 seconds}
+"""
+
+    path: str = field(
+        doc="Folder, file or glob such as `./in/*/part-*.json`, relative to the pipeline file; any URI Spark reads.",
+        change=Change.BOOTSTRAP, min_length=1,
+    )  # fmt: skip
+    pattern: str | None = field(None, doc="Only files whose name matches this glob, for example `*.json`.")
+    recursive: bool = field(False, doc="Whether folders below are read too.")
+    max_files_per_batch: int | None = field(1000, ge=1, doc="The most files one batch reads.")
+    archive_to: str | None = field(None, doc="Folder into which files are moved after they have been read.")
+    ignore_older_than: Duration | None = field(
+        None, doc="Files this much older than the newest one are ignored, if not read by then."
+    )
+
+    def check(self, context: CheckContext) -> Iterator[Problem]:
+        path = resolve_path(context.folder, self.path)
+        if "://" not in path and not glob.glob(path, recursive=True):
+            yield Problem("PATH_NOT_FOUND", {"where": f"path of source '{context.node}'", "path": path})
+
+    def read(self, context: ReadContext) -> DataFrame:
+        if context.format is None:
+            raise PenstockError.of("FORMAT_MISSING", name=context.node, component=self.name)
+        path = resolve_path(context.folder, self.path)
+        schema = context.format.reader_schema(context, path)
+        reader = context.spark.readStream.name(context.node).format(context.format.spark_format)
+        if context.format.malformed:
+            schema = f"{schema}, `{RAW}` string"
+            reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=RAW)
+        options = {**context.format.reader_options(), **self._options(context.folder)}
+        return reader.schema(schema).options(**options).load(path)
+
+    def place(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.input_file_name()
+
+    def explain_malformed(self, context: ReadContext) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return None if context.format is None else context.format.explain_malformed(F.col(RAW))
+
+    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> str | None:
+        """Files in the folder that have not been read, for local folders."""
+        path = resolve_path(context.folder, self.path)
+        log = progress.get("log")
+        if "://" in path or not isinstance(log, Path):
+            return None
+        waiting = sum(1 for name in self._present(path)) - _files_read(log)
+        return f"{max(waiting, 0)} files"
+
+    def _options(self, folder: Path) -> dict[str, str]:
+        options = {"recursiveFileLookup": str(self.recursive).lower()}
+        if self.pattern is not None:
+            options["pathGlobFilter"] = self.pattern
+        if self.max_files_per_batch is not None:
+            options["maxFilesPerTrigger"] = str(self.max_files_per_batch)
+        if self.ignore_older_than is not None:
+            options["maxFileAge"] = f"{self.ignore_older_than.millis}ms"
+        if self.archive_to is not None:
+            options |= {"cleanSource": "archive", "sourceArchiveDir": resolve_path(folder, self.archive_to)}
+        return options
+
+    def _present(self, path: str) -> Iterator[Path]:
+        for found in glob.glob(path, recursive=True):
+            entry = Path(found)
+            inside = [entry] if entry.is_file() else entry.rglob("*") if self.recursive else entry.iterdir()
+            for file in inside:
+                visible = not file.name.startswith((".", "_")) and file.is_file()
+                if visible and (self.pattern is None or fnmatch.fnmatch(file.name, self.pattern)):
+                    yield file
+
+
+def _files_read(log: Path) -> int:
+    """How many files Spark's log of the source names; a compacted log repeats the ones before it."""
+    batches: dict[int, int] = {}
+    entries = sorted((int(item.name.split(".")[0]), item) for item in log.iterdir() if item.name[0].isdigit())
+    compacted = [number for number, item in entries if item.suffix == ".compact"]
+    start = max(compacted, default=0)
+    for number, item in entries:
+        if number < start or (number == start and compacted and item.suffix != ".compact"):
+            continue
+        for line in item.read_text("utf-8").splitlines()[1:]:
+            batch = int(json.loads(line)["batchId"])
+            batches[batch] = batches.get(batch, 0) + 1
+    return sum(batches.values())

@@ -1,0 +1,108 @@
+"""A Python function over the rows."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from penstock.components.base import CheckContext, Step, StepContext
+from penstock.errors import PenstockError, Problem
+from penstock.spec.fields import Change, field
+from penstock.spec.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Python(Step):
+    """Calls a Python function.
+
+    With `over: frame` the function gets the input DataFrames, in the order of `from`, and returns a DataFrame; it is
+    called once and must not run jobs. With `over: arrow` it gets an iterator of `pyarrow.RecordBatch` and yields
+    record batches of the declared `schema`; it is called in each task and must not depend on how rows are batched.
+    """
+
+    name: ClassVar[str] = "python"
+    inputs_expected: ClassVar[tuple[int, int]] = (1, 64)
+    example: ClassVar[str] = """\
+from: views
+python: {function: "mypipeline.steps:clean", over: frame}
+"""
+
+    function: str = field(
+        doc="`module:function`; the module lies beside the pipeline file or is installed.",
+        change=Change.RESTART, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+    )  # fmt: skip
+    over: Literal["frame", "arrow"] = field("frame", doc="What the function works on.", change=Change.RESTART)
+    row_schema: Schema | None = field(
+        None, alias="schema", doc="Columns the function yields; needed for `over: arrow`.", change=Change.BOOTSTRAP
+    )
+
+    def check(self, context: CheckContext) -> Iterator[Problem]:
+        if self.over == "arrow" and self.row_schema is None:
+            where = f"python of '{context.node}'"
+            yield Problem("SPEC_MISSING_KEY", {"key": "schema", "where": where, "advice": "`over: arrow` needs it."})
+
+    def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
+        function = self._load(context.folder, context.node)
+        if self.over == "arrow":
+            return self._over_arrow(inputs, context, function)
+        try:
+            frame = function(*inputs.values())
+        except Exception as error:
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            raise PenstockError.of("PYTHON_STEP_FAILED", node=context.node, reason=reason) from error
+        if not hasattr(frame, "writeStream"):
+            reason = f"it returned {type(frame).__name__}, not a DataFrame"
+            raise PenstockError.of("PYTHON_STEP_FAILED", node=context.node, reason=reason)
+        return frame  # type: ignore[no-any-return]
+
+    def _over_arrow(
+        self, inputs: Mapping[str, DataFrame], context: StepContext, function: Callable[..., Any]
+    ) -> DataFrame:
+        if len(inputs) != 1 or self.row_schema is None:
+            raise PenstockError.of(
+                "INPUT_COUNT", node=context.node, component="python over arrow", expected="one input", found=len(inputs)
+            )
+        (frame,) = inputs.values()
+        return frame.mapInArrow(function, self.row_schema.ddl)
+
+    def _load(self, folder: Path, node: str) -> Callable[..., Any]:
+        module_name, _, function_name = self.function.partition(":")
+        try:
+            module = _import(module_name, folder)
+            return getattr(module, function_name)  # type: ignore[no-any-return]
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise PenstockError.of(
+                "PYTHON_STEP_NOT_FOUND", node=node, target=self.function, reason=reason
+            ) from error
+
+
+def _import(name: str, folder: Path) -> ModuleType:
+    """A module beside the pipeline file, shipped to the workers by value; else an installed one."""
+    file = folder.joinpath(*name.split(".")).with_suffix(".py")
+    if not file.is_file():
+        return importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+        raise
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)
+    return module

@@ -1,0 +1,200 @@
+"""What Spark's analyser knows of a pipeline before it runs: columns, watermarks, state, and whether it can stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.components.base import Sink
+from penstock.engine.frames import DELAY, FrameBuilder, columns_of
+from penstock.engine.lower import choose_trunk, trunk_frame
+from penstock.engine.spark_errors import analysis_problem, unsupported_problem
+from penstock.errors import PenstockError, Problem
+from penstock.graph.nodes import Analysis, Graph, Node, NodeFacts, Stateful, Watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_STATEFUL = {
+    "Aggregate": "aggregate",
+    "Join": "join",
+    "Deduplicate": "dedupe",
+    "DeduplicateWithinWatermark": "dedupe",
+    "FlatMapGroupsWithState": "custom state",
+    "FlatMapGroupsInPandasWithState": "custom state",
+    "TransformWithState": "custom state",
+    "TransformWithStateInPySpark": "custom state",
+    "Limit": "limit",
+}
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """The frames of all nodes that could be built, the facts about them, and what is wrong."""
+
+    builder: FrameBuilder
+    frames: dict[str, DataFrame]
+    analysis: Analysis
+    problems: tuple[Problem, ...]
+
+    def raise_errors(self) -> None:
+        if self.problems:
+            raise PenstockError(self.problems)
+
+
+def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
+    """Builds and checks every node; a node whose input failed is passed over."""
+    builder = FrameBuilder(spark, graph, spool)
+    frames: dict[str, DataFrame] = {}
+    facts: dict[str, NodeFacts] = {}
+    problems: list[Problem] = []
+    for node in graph.nodes.values():
+        if any(name not in frames for name in node.inputs):
+            continue
+        if node.kind == "sink":
+            facts[node.name] = _sink_facts(graph, node, frames, problems)
+            continue
+        try:
+            frames[node.name] = builder.frame(node, frames)
+            facts[node.name] = _facts(node, frames)
+        except Exception as error:
+            if not isinstance(error, PenstockError) and not _from_spark(error):
+                raise
+            problems.append(analysis_problem(error, graph, node.name))
+    modes = _Modes(spark, graph, frames, facts)
+    problems.extend(modes.problems())
+    trunk = choose_trunk(graph, {name for name, fact in facts.items() if fact.stateful})
+    analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
+    return Analysed(builder, frames, analysis, tuple(problems))
+
+
+def _from_spark(error: Exception) -> bool:
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException)
+
+
+def _sink_facts(graph: Graph, node: Node, frames: dict[str, DataFrame], problems: list[Problem]) -> NodeFacts:
+    columns = columns_of(frames[node.inputs[0]])
+    assert isinstance(node.component, Sink)
+    for problem in node.component.check_columns(node.name, columns):
+        place = problem.location or graph.location(node.name, node.component.name)
+        problems.append(Problem(problem.code, problem.params, place))
+    return NodeFacts(columns)
+
+
+def _facts(node: Node, frames: dict[str, DataFrame]) -> NodeFacts:
+    frame = frames[node.name]
+    marks = [item for item in frame.schema.fields if DELAY in (item.metadata or {})]
+    watermark = Watermark(marks[0].name, int(marks[0].metadata[DELAY])) if marks else None
+    return NodeFacts(columns_of(frame), watermark, _own_state(node, frames))
+
+
+def plan_of(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _own_state(node: Node, frames: dict[str, DataFrame]) -> tuple[Stateful, ...]:
+    """The stateful operators a step adds to those of its inputs; its own stand on top of the plan."""
+    own = list(_stateful(plan_of(frames[node.name])))
+    inherited = sum(len(list(_stateful(plan_of(frames[name])))) for name in node.inputs)
+    return tuple(own[: max(len(own) - inherited, 0)])
+
+
+def _stateful(plan: Any) -> Iterator[Stateful]:
+    name = plan.nodeName()
+    children = [plan.children().apply(index) for index in range(plan.children().size())]
+    if name in _STATEFUL and plan.isStreaming() and not (name == "Join" and not all(c.isStreaming() for c in children)):
+        yield Stateful(_STATEFUL[name], _keys(plan, name))
+    for child in children:
+        yield from _stateful(child)
+
+
+def _keys(plan: Any, name: str) -> tuple[str, ...]:
+    if name == "Aggregate":
+        expressions = plan.groupingExpressions()
+    elif name.startswith("Deduplicate"):
+        expressions = plan.keys()
+    elif name == "Join":
+        condition = plan.condition()
+        return (_plain(condition.get().sql()),) if condition.isDefined() else ()
+    else:
+        return ()
+    return tuple(_plain(expressions.apply(index).sql()) for index in range(expressions.size()))
+
+
+def _plain(sql: str) -> str:
+    return sql.replace("`", "").split(".")[-1] if sql.count("(") == 0 else sql.replace("`", "")
+
+
+class _Modes:
+    """Chooses how results leave: `append` (final rows only) where Spark can, else `update`."""
+
+    def __init__(self, spark: SparkSession, graph: Graph, frames: dict[str, DataFrame], facts: dict[str, NodeFacts]):
+        self.graph = graph
+        self.frames = frames
+        self.facts = facts
+        jvm: Any = spark._jvm
+        self.checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        self.append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+        self.update = jvm.org.apache.spark.sql.streaming.OutputMode.Update()
+        self.chosen = "append"
+
+    def problems(self) -> Iterator[Problem]:
+        appends: dict[str, bool] = {}
+        updates: dict[str, bool] = {}
+        for node in self.graph.nodes.values():
+            if node.kind == "sink" or node.name not in self.frames:
+                continue
+            append_error = self._refusal(node.name, self.append)
+            update_error = self._refusal(node.name, self.update)
+            appends[node.name], updates[node.name] = append_error is None, update_error is None
+            inherited = any(not (appends[name] or updates[name]) for name in node.inputs)
+            if append_error is not None and update_error is not None and not inherited:
+                yield unsupported_problem(self._telling(append_error, update_error), self.graph, node.name)
+        yield from self._choose(appends, updates)
+
+    def _refusal(self, name: str, mode: Any) -> Exception | None:
+        try:
+            self.checker.checkForStreaming(plan_of(self.frames[name]), mode)
+        except Exception as error:
+            if not _from_spark(error):
+                raise
+            return error
+        return None
+
+    @staticmethod
+    def _telling(append: Exception, update: Exception) -> Exception:
+        """The refusal that says more: one is often only about the mode."""
+        return append if "output mode" in str(update) else update
+
+    def _choose(self, appends: dict[str, bool], updates: dict[str, bool]) -> Iterator[Problem]:
+        stored = [node for node in self.graph.of_kind("sink") if node.inputs[0] in appends]
+        changing = [node for node in stored if not appends[node.inputs[0]] and updates[node.inputs[0]]]
+        if not changing:
+            return
+        self.chosen = "update"
+        for node in changing:
+            assert isinstance(node.component, Sink)
+            if not node.component.accepts_updates:
+                culprit = self._first_changing(node.inputs[0], appends)
+                place = self.graph.location(node.name, node.component.name)
+                yield Problem("OUTPUT_NEEDS_UPSERT", {"node": culprit, "sink": node.name}, place)
+        for node in stored:
+            if not updates[node.inputs[0]] and appends[node.inputs[0]]:
+                params = {"first": node.inputs[0], "second": changing[0].inputs[0]}
+                yield Problem("OUTPUT_MODES_CLASH", params, self.graph.location(node.inputs[0]))
+
+    def _first_changing(self, name: str, appends: dict[str, bool]) -> str:
+        for earlier in self.graph.nodes:
+            if earlier in self.graph.ancestors(name) and not appends.get(earlier, True):
+                return earlier
+        return name
+
+
+def plan_text(analysed: Analysed) -> str:
+    """Spark's plan of the one query, optimised as far as it is before a batch is known."""
+    frame = trunk_frame(analysed.frames, analysed.analysis.trunk)
+    return str(frame._jdf.queryExecution().optimizedPlan().toString())

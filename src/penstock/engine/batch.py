@@ -1,0 +1,195 @@
+"""What happens to one batch: every sink stores its rows once, unreadable rows are set aside, the ledger is written.
+
+Spark calls this with each batch and commits it afterwards; when anything here fails, nothing is committed and the
+same batch comes again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Source
+from penstock.components.shared.crashpoints import reach
+from penstock.engine.analyse import Analysed
+from penstock.engine.dead import COLUMNS, SINK, dead_letter_sink, dead_rows
+from penstock.engine.ledger import BatchEntry, Ledger
+from penstock.engine.lower import split_trunk, trunk_frame
+from penstock.engine.markers import as_batch, marker, plain_session, rows_below, rows_through
+from penstock.engine.statedir import StateDir, storage_error
+from penstock.errors import PenstockError
+from penstock.graph.nodes import Graph, Node
+from penstock.spec.pipeline import Source as SourceSpec
+from penstock.spec.resolve import with_secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+@dataclass(frozen=True)
+class BatchCounts:
+    rows_in: dict[str, int]
+    rows_dead: dict[str, int]
+
+
+class BatchHandler:
+    """Called by Spark with each batch. `query` must be set right after the query has been started."""
+
+    def __init__(self, spark: SparkSession, graph: Graph, analysed: Analysed, state: StateDir) -> None:
+        self.spark = spark
+        self.graph = graph
+        self.analysed = analysed
+        self.state = state
+        self.plain = plain_session(spark)
+        self.ledger = Ledger(state.ledger)
+        self.query: StreamingQuery | None = None
+        self.failure: BaseException | None = None
+        self.sinks = list(graph.of_kind("sink"))
+        self.writers: dict[str, SinkWriter] = {}
+        self._end_marker = 2 * len(analysed.builder.marks)
+        for node in self.sinks:
+            self.writers[node.name] = self._open(node, analysed.analysis.facts[node.name].columns)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the one sink takes the rows of the query as they are, so that they need not be kept between."""
+        return len(self.sinks) == 1
+
+    def frame(self) -> DataFrame:
+        """The frame the one query runs."""
+        frame = trunk_frame(self.analysed.frames, self.analysed.analysis.trunk)
+        return frame.where(marker(self._end_marker)) if self.whole else frame
+
+    def _open(self, node: Node, columns: object) -> SinkWriter:
+        assert isinstance(node.component, Sink)
+        return with_secrets(node.component).open(self._context(node.name, dict(columns)))  # type: ignore[call-overload]
+
+    def _context(self, node: str, columns: dict[str, str]) -> SinkContext:
+        identity = self.state.identity
+        folder = self.graph.file.folder
+        return SinkContext(self.spark, node, folder, identity.name, identity.lineage, identity.epoch, columns)
+
+    def close(self) -> None:
+        for writer in self.writers.values():
+            writer.close()
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        try:
+            self._handle(rows, batch_id)
+        except BaseException as error:
+            # Spark hands back a text of the traceback only; the error itself is kept for the one who waits.
+            self.failure = error
+            raise
+
+    def _handle(self, rows: DataFrame, batch_id: int) -> None:
+        identity = self.state.identity
+        batch = Batch(identity.name, identity.lineage, identity.epoch, batch_id)
+        reach("batch.start", batch_id)
+        rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, rows)
+        reach("batch.after_sinks", batch_id)
+        self.ledger.record(BatchEntry(batch_id, identity.epoch, counts.rows_in, counts.rows_dead, rows_out))
+        reach("batch.after_ledger", batch_id)
+
+    def _store_whole(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
+        (sink,) = self.sinks
+        if not self._write(sink.name, batch, rows):
+            evaluate(rows)
+        through = self._rows_through()
+        return {sink.name: through.get(self._end_marker, 0)}, self._account(batch, through)
+
+    def _store_branches(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
+        kept = rows.persist()
+        try:
+            # The first action computes the batch; counts are read right after it, as a later one may add to them.
+            evaluate(kept)
+            counts = self._account(batch, self._rows_through())
+            frames = self._branches(split_trunk(kept, self.analysed.analysis.trunk))
+            return {sink.name: self._write_counted(sink, batch, frames) for sink in self.sinks}, counts
+        finally:
+            kept.unpersist()
+
+    def _branches(self, frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
+        """The nodes after the trunk, built on this batch."""
+        needed = {name for sink in self.sinks for name in (sink.inputs[0], *self.graph.ancestors(sink.inputs[0]))}
+        for node in self.graph.nodes.values():
+            available = all(name in frames for name in node.inputs)
+            if node.kind == "step" and node.name in needed and node.name not in frames and available:
+                frames[node.name] = self.analysed.builder.frame(node, frames)
+        return frames
+
+    def _write_counted(self, sink: Node, batch: Batch, frames: dict[str, DataFrame]) -> int:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        observation = Observation()
+        counted = frames[sink.inputs[0]].observe(observation, F.count(F.lit(1)).alias("rows"))
+        if not self._write(sink.name, batch, counted):
+            evaluate(counted)
+        return int(observation.get["rows"])
+
+    def _write(self, sink: str, batch: Batch, rows: DataFrame) -> bool:
+        reach("sink.before_write", batch.id)
+        try:
+            stored = self.writers[sink].write(batch, rows)
+            reach("sink.after_commit", batch.id)
+            return stored
+        except PenstockError:
+            raise
+        except OSError as error:
+            raise storage_error(error, self.state.path) from error
+
+    def _rows_through(self) -> dict[int, int]:
+        assert self.query is not None
+        return rows_through(self.query)
+
+    def _account(self, batch: Batch, through: dict[int, int]) -> BatchCounts:
+        """Counts what came in, and sets aside what could not be read; a clean batch costs nothing more."""
+        rows_in: dict[str, int] = {}
+        rows_dead: dict[str, int] = {}
+        for name, marks in self.analysed.builder.marks.items():
+            came, readable = through.get(marks.came, 0), through.get(marks.readable, 0)
+            dead = self._set_aside(name, batch) if came > readable else 0
+            rows_in[name], rows_dead[name] = readable + dead, dead
+        return BatchCounts(rows_in, rows_dead)
+
+    def _set_aside(self, name: str, batch: Batch) -> int:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        assert self.query is not None
+        node = self.graph.nodes[name]
+        assert isinstance(node.spec, SourceSpec)
+        assert isinstance(node.component, Source)
+        builder = self.analysed.builder
+        came = rows_below(self.query, builder.marks[name].came, self.plain)
+        context = builder.read_context(node)
+        source = with_secrets(node.component)
+        letters = as_batch(dead_rows(came, source, context, node.spec.event_time, batch.pipeline, batch.id))
+        observation = Observation()
+        counted = letters.observe(observation, F.count(F.lit(1)).alias("rows"))
+        if not self._dead_writer(name).write(batch, counted):
+            evaluate(counted)
+        return int(observation.get["rows"])
+
+    def _dead_writer(self, source: str) -> SinkWriter:
+        """One open dead-letter sink per source, as each writes the batch in its own turn."""
+        key = f"{SINK}_{source}"
+        if key not in self.writers:
+            declared = self.graph.file.pipeline.dead_letters
+            sink = with_secrets(dead_letter_sink(declared, self.state.dead))
+            several = len(self.analysed.builder.marks) > 1
+            self.writers[key] = _below(sink, source if several else None).open(self._context(key, COLUMNS))
+        return self.writers[key]
+
+
+def _below(sink: Sink, source: str | None) -> Sink:
+    """A files sink keeps one manifest per batch, so each source of several gets a folder of its own."""
+    if source is None or sink.name != "files":
+        return sink
+    return sink.model_copy(update={"path": f"{sink.path}/{source}"})  # type: ignore[attr-defined]
+
+
+def evaluate(rows: DataFrame) -> None:
+    """Computes a batch without storing it, so that state and counts are right when a sink has it already."""
+    rows.write.format("noop").mode("overwrite").save()

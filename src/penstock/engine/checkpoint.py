@@ -1,0 +1,51 @@
+"""Spark's checkpoint folder: the only place that knows its layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from penstock.errors import PenstockError
+
+
+def last_number(folder: Path) -> int:
+    """The highest batch in a log folder, -1 if there is none."""
+    if not folder.is_dir():
+        return -1
+    return max((int(item.name) for item in folder.iterdir() if item.name.isdigit()), default=-1)
+
+
+def last_committed(checkpoint: Path) -> int:
+    return last_number(checkpoint / "commits")
+
+
+def verify(checkpoint: Path) -> None:
+    """Raises STATE_UNREADABLE, naming the file, if the newest entries of the logs cannot be read."""
+    planned, committed = last_number(checkpoint / "offsets"), last_committed(checkpoint)
+    for folder, newest in (("offsets", planned), ("commits", committed)):
+        for number in range(max(newest - 1, 0), newest + 1):
+            file = checkpoint / folder / str(number)
+            if file.exists():
+                _verify_log_file(file)
+    if committed > planned:
+        file = checkpoint / "offsets" / str(committed)
+        raise PenstockError.of("STATE_UNREADABLE", path=file, reason=f"it is missing, and batch {committed} was committed")
+
+
+def _verify_log_file(file: Path) -> None:
+    try:
+        version, *lines = file.read_text("utf-8").splitlines()
+        if not version.startswith("v") or not lines:
+            raise ValueError("it is cut short")
+        for line in lines:
+            if line != "-":
+                json.loads(line)
+    except (OSError, ValueError) as error:
+        reason = "it is cut short" if isinstance(error, json.JSONDecodeError) or not str(error) else error
+        raise PenstockError.of("STATE_UNREADABLE", path=file, reason=reason) from None
+
+
+def source_log(checkpoint: Path, source: str) -> Path | None:
+    """The folder in which Spark's file source notes the files it has read."""
+    folder = checkpoint / "sources" / source
+    return folder if folder.is_dir() else None

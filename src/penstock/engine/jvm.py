@@ -1,0 +1,190 @@
+"""Starts the JVM that Spark runs in, and sees to it that it ends with this process, however this process ends.
+
+PySpark's own launcher goes through two shell scripts and a second JVM, and its JVM can outlive a killed Python
+process. Here the JVM is one child, started from an argument list, in a process group of its own (Ctrl-C does not
+reach it), with the kernel's promise to kill it when its parent dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+from penstock.errors import PenstockError
+
+JAVA_NEEDED = 17
+_PR_SET_PDEATHSIG = 1
+_START_SECONDS = 120
+_HOME = Path(pyspark.__file__).parent
+_OPENED = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+    "sun.security.action", "sun.util.calendar",
+)  # fmt: skip
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--add-modules=jdk.incubator.vector",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+"""What Spark itself passes to Java; a test compares it with the list in Spark's jar."""
+
+
+@dataclass(frozen=True)
+class JvmOptions:
+    """How the JVM is started. `conf` holds Spark options, `scratch` everything temporary."""
+
+    scratch: Path
+    log: Path
+    conf: Mapping[str, str] = field(default_factory=dict)
+    memory: str = "1g"
+    packages: Sequence[str] = ()
+    quick: bool = False
+    """Compile lightly: starts faster and runs slower, for short work such as validation and tests."""
+    archive_to: Path | None = None
+    """Write the class-data archive when the JVM ends, instead of using it."""
+
+
+def archive_path() -> Path:
+    """The class-data archive that shortens start-up; it fits one Spark installation and lies beside it."""
+    return Path(sys.prefix) / "share" / "penstock" / f"spark-{pyspark.__version__}.jsa"
+
+
+def find_java() -> str:
+    """The `java` to use; raises JAVA_MISSING if there is none or it is too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    java = java or shutil.which("java")
+    if java is None:
+        raise PenstockError.of("JAVA_MISSING", needed=JAVA_NEEDED, reason="no `java` on the PATH, JAVA_HOME not set")
+    release = _release(Path(os.path.realpath(java)).parent.parent)
+    if release is not None and release < JAVA_NEEDED:
+        raise PenstockError.of("JAVA_MISSING", needed=JAVA_NEEDED, reason=f"{java} is version {release}")
+    return java
+
+
+def _release(home: Path) -> int | None:
+    """The major version from a Java installation's `release` file, which is quicker than asking `java`."""
+    try:
+        found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', (home / "release").read_text("utf-8"))
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def command(java: str, options: JvmOptions) -> list[str]:
+    """The argument list of the JVM; nothing in it passes a shell."""
+    conf = dict(options.conf)
+    extra_options = shlex.split(conf.pop("spark.driver.extraJavaOptions", ""))
+    classpath = [str(_HOME / "conf") + os.sep, str(_HOME / "jars" / "*")]
+    if "spark.driver.extraClassPath" in conf:
+        classpath.append(conf["spark.driver.extraClassPath"])
+    tuning = ["-XX:TieredStopAtLevel=1"] if options.quick else []
+    if options.archive_to is not None:
+        tuning.append(f"-XX:ArchiveClassesAtExit={options.archive_to}")
+    elif archive_path().exists():
+        tuning += [f"-XX:SharedArchiveFile={archive_path()}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    arguments = [item for key, value in sorted(conf.items()) for item in ("--conf", f"{key}={value}")]
+    if options.packages:
+        arguments += ["--packages", ",".join(options.packages)]
+    return [
+        java, "-cp", os.pathsep.join(classpath), f"-Xmx{options.memory}", "-XX:+UseParallelGC", "-XX:-UsePerfData",
+        *MODULE_OPTIONS, *tuning,
+        f"-Djava.io.tmpdir={options.scratch}",
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        f"-Dpenstock.log={options.log}",
+        *extra_options,
+        "org.apache.spark.deploy.SparkSubmit", *arguments, "pyspark-shell",
+    ]  # fmt: skip
+
+
+class Jvm:
+    """A running JVM with PySpark's gateway inside. Build it in the main thread: the kernel's promise is tied to it."""
+
+    def __init__(self, options: JvmOptions) -> None:
+        self.options = options
+        self.output = options.scratch / "jvm.out"
+        options.scratch.mkdir(parents=True, exist_ok=True)
+        options.log.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=options.scratch) as folder, self.output.open("wb") as output:
+            connection = Path(folder) / "connection"
+            environment = {
+                **os.environ,
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+                "SPARK_HOME": str(_HOME),
+                "SPARK_CONNECT_MODE": "0",
+                "PYSPARK_PYTHON": sys.executable,
+                "PYSPARK_DRIVER_PYTHON": sys.executable,
+            }
+            self.process = subprocess.Popen(
+                command(find_java(), options),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),
+            )
+            self.port, self.secret = self._wait_for(connection)
+
+    def _wait_for(self, connection: Path) -> tuple[int, str]:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            # The file is made first and filled after, so its length is checked too.
+            content = connection.read_bytes() if connection.exists() else b""
+            if len(content) >= 8 and len(content) >= 8 + struct.unpack("!i", content[4:8])[0]:
+                return struct.unpack("!i", content[:4])[0], content[8:].decode()
+            time.sleep(0.01)
+        self.kill()
+        last = [line for line in self.output.read_text("utf-8", "replace").splitlines() if line.strip()][-3:]
+        raise PenstockError.of("JVM_FAILED", reason=" ".join(last) or "no answer", log=self.options.log)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self) -> None:
+        """Ends it in order: the gateway leaves when its input is closed."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def _die_with(parent: int) -> Callable[[], None] | None:
+    """Run in the child before `java`: be killed when the parent dies, and at once if it has died already."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def promise() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return promise

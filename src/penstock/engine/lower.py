@@ -1,0 +1,71 @@
+"""From a graph to one Spark query.
+
+One streaming query computes the *trunk*: the node (or nodes) at which everything stateful is done and from which
+all sinks can be fed. What follows the trunk is stateless and runs on each batch. A pipeline with one sink is all
+trunk, so Catalyst sees it whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.graph.nodes import Graph
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TAG = "_penstock_output"
+
+
+def choose_trunk(graph: Graph, stateful: set[str]) -> tuple[str, ...]:
+    """Where the streaming query ends: one node if all sinks pass through it, else every node a sink reads."""
+    ends = list(dict.fromkeys(sink.inputs[0] for sink in graph.of_kind("sink")))
+    if len(ends) <= 1:
+        return tuple(ends)
+    for candidate in reversed(list(graph.nodes)):
+        if graph.nodes[candidate].kind != "sink" and _carries_all(graph, candidate, ends, stateful):
+            return (candidate,)
+    return tuple(ends)
+
+
+def _carries_all(graph: Graph, candidate: str, ends: list[str], stateful: set[str]) -> bool:
+    """Whether every sink's rows come through the candidate alone, and nothing after it keeps state."""
+    for end in ends:
+        waiting, seen = [end], set()
+        while waiting:
+            name = waiting.pop()
+            if name == candidate or name in seen:
+                continue
+            seen.add(name)
+            node = graph.nodes[name]
+            if node.kind == "source" or name in stateful:
+                return False
+            waiting.extend(node.inputs)
+    return True
+
+
+def trunk_frame(frames: dict[str, DataFrame], trunk: tuple[str, ...]) -> DataFrame:
+    """The frame of the one query: the trunk itself, or all its nodes side by side with a tag that tells them apart."""
+    if len(trunk) == 1:
+        return frames[trunk[0]]
+    from functools import reduce
+
+    from pyspark.sql import functions as F
+
+    def tagged(index: int, name: str) -> DataFrame:
+        whole = F.struct(*(F.col(f"`{column}`") for column in frames[name].columns))
+        return frames[name].select(F.lit(index).alias(TAG), whole.alias(f"{TAG}_{index}"))
+
+    parts = [tagged(index, name) for index, name in enumerate(trunk)]
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+
+
+def split_trunk(batch: DataFrame, trunk: tuple[str, ...]) -> dict[str, DataFrame]:
+    """The rows of each trunk node in one batch."""
+    if len(trunk) == 1:
+        return {trunk[0]: batch}
+    from pyspark.sql import functions as F
+
+    return {
+        name: batch.where(F.col(TAG) == index).select(f"{TAG}_{index}.*") for index, name in enumerate(trunk)
+    }

@@ -1,0 +1,112 @@
+"""Marks places in a query so that rows passing there can be counted for free, and a batch's source read again.
+
+A marker is a filter that is always true and that Spark must treat as unpredictable (`spark_partition_id() >= -N`):
+the optimiser neither removes it nor moves other filters through it, it compiles into the surrounding stage, and
+Spark counts its output rows anyway. `observe()` would do the same and costs some 8 % of a JSON-to-Parquet job,
+because it cannot be compiled. See docs/decisions/0003.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_FIRST = 1_000_000
+_MARK = re.compile(r"spark_partition_id\(\) (?:>=|<) -(\d+)", re.IGNORECASE)
+
+
+def marker(number: int) -> Column:
+    """A condition that holds for every row and can be found again in a plan."""
+    from pyspark.sql import functions as F
+
+    return F.spark_partition_id() >= F.lit(-(_FIRST + number))
+
+
+def marked(number: int, condition: Column) -> Column:
+    """The condition, findable like a marker and kept where it stands.
+
+    Joined by OR with something that is never true but unpredictable, it cannot be split and partly moved: Spark
+    would push what does not name the event time below the watermark, and rows left out would no longer move it.
+    """
+    from pyspark.sql import functions as F
+
+    return condition | (F.spark_partition_id() < F.lit(-(_FIRST + number)))
+
+
+def reading_all(columns: list[str]) -> Column:
+    """A condition that always holds and makes the reader produce all these columns, used or not."""
+    from functools import reduce
+
+    from pyspark.sql import functions as F
+
+    always = F.spark_partition_id() >= F.lit(0)
+    return reduce(lambda left, name: left | F.col(f"`{name}`").isNull(), columns, always)
+
+
+def execution(query: StreamingQuery) -> Any:
+    """The JVM object of the batch that is running or ran last."""
+    return query._jsq.streamingQuery().lastExecution()
+
+
+def rows_through(query: StreamingQuery) -> dict[int, int]:
+    """Rows that passed each marker in the running batch, after its job has run."""
+    counts: dict[int, int] = {}
+    for node in _walk(execution(query).executedPlan()):
+        number = _number(node)
+        if number is not None:
+            counts[number] = counts.get(number, 0) + int(node.metrics().apply("numOutputRows").value())
+    return counts
+
+
+def rows_below(query: StreamingQuery, number: int, plain: SparkSession) -> DataFrame:
+    """The rows of the running batch as they came to a marker, read anew from the source.
+
+    `plain` is a session in which Spark does not refuse to run a plan that stems from a stream; the plan names
+    exactly the files or offsets of this batch, so the rows are the same ones. Give the result to `as_batch`.
+    """
+    from pyspark.sql import DataFrame as Frame
+
+    for node in _walk(execution(query).analyzed()):
+        if _number(node) == number:
+            below = node.children().head()
+            jvm: Any = plain._jvm
+            return Frame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(plain._jsparkSession, below), plain)
+    raise LookupError(f"no marker {number} in the plan")
+
+
+def as_batch(rows: DataFrame) -> DataFrame:
+    """The same rows without the mark of a stream, so that they can be written and counted like any others."""
+    from pyspark.sql import DataFrame as Frame
+
+    session = rows.sparkSession
+    plan = rows._jdf.queryExecution().toRdd()
+    return Frame(session._jsparkSession.internalCreateDataFrame(plan, rows._jdf.schema(), False), session)
+
+
+def plain_session(spark: SparkSession) -> SparkSession:
+    """A session beside the given one for `rows_below`."""
+    plain = spark.newSession()
+    for key, value in spark.sparkContext.getConf().getAll():
+        if key.startswith("spark.sql.") and spark.conf.isModifiable(key):
+            plain.conf.set(key, value)
+    plain.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
+    return plain
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    yield node
+    children = node.children().iterator()
+    while children.hasNext():
+        yield from _walk(children.next())
+
+
+def _number(node: Any) -> int | None:
+    if node.nodeName() != "Filter":
+        return None
+    found = _MARK.search(node.condition().toString())
+    return int(found[1]) - _FIRST if found and int(found[1]) >= _FIRST else None

@@ -1,0 +1,86 @@
+"""What a running pipeline reports about itself, as plain values made from Spark's reports and the ledger."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+UTC = dt.UTC
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One finished batch as Spark reports it."""
+
+    batch: int
+    at: dt.datetime
+    duration_ms: int
+    rows: int
+    rows_per_second: float
+    watermark: dt.datetime | None
+    phases_ms: Mapping[str, int]
+    state_rows: int
+    state_bytes: int
+    late_rows: int
+    sources: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Status:
+    """The whole of a run so far."""
+
+    pipeline: str
+    phase: str
+    started: dt.datetime
+    batches: int = 0
+    rows_in: Mapping[str, int] = field(default_factory=dict)
+    rows_dead: Mapping[str, int] = field(default_factory=dict)
+    rows_out: Mapping[str, int] = field(default_factory=dict)
+    late_rows: int = 0
+    last: BatchReport | None = None
+    backlog: Mapping[str, str] = field(default_factory=dict)
+    recent_rates: tuple[float, ...] = ()
+
+    def lag(self, now: dt.datetime) -> dt.timedelta | None:
+        """How far the watermark is behind the clock."""
+        if self.last is None or self.last.watermark is None:
+            return None
+        return now - self.last.watermark
+
+
+def batch_report(progress: Mapping[str, Any], source_names: list[str]) -> BatchReport:
+    """Reads one of Spark's progress reports; sources come in the order they were named."""
+    operators = progress.get("stateOperators") or []
+    return BatchReport(
+        batch=int(progress["batchId"]),
+        at=_time(progress["timestamp"]),
+        duration_ms=int(progress.get("batchDuration", 0)),
+        rows=int(progress.get("numInputRows", 0)),
+        rows_per_second=float(progress.get("processedRowsPerSecond") or 0.0),
+        watermark=_watermark(progress.get("eventTime") or {}),
+        phases_ms={name: int(value) for name, value in (progress.get("durationMs") or {}).items()},
+        state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in operators),
+        state_bytes=sum(int(operator.get("memoryUsedBytes", 0)) for operator in operators),
+        late_rows=sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators),
+        sources=_by_name(progress.get("sources") or [], source_names),
+    )
+
+
+def _by_name(reports: list[Mapping[str, Any]], names: list[str]) -> dict[str, Mapping[str, Any]]:
+    # A source used twice is reported twice, in the order of the plan: with several sources names are only sure
+    # when there is one report for each.
+    return dict(zip(names, reports, strict=True)) if len(reports) == len(names) else {}
+
+
+def _watermark(event_time: Mapping[str, str]) -> dt.datetime | None:
+    text = event_time.get("watermark")
+    if text is None:
+        return None
+    time = _time(text)
+    return None if time.timestamp() <= 0 else time
+
+
+def _time(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)

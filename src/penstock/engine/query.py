@@ -1,0 +1,141 @@
+"""A pipeline as a running Spark query: start, watch, finish the batch and stop."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.components.base import Source
+from penstock.engine.analyse import Analysed
+from penstock.engine.batch import BatchHandler
+from penstock.engine.checkpoint import source_log, verify
+from penstock.engine.ledger import Ledger
+from penstock.engine.progress import BatchReport, batch_report
+from penstock.engine.spark_errors import runtime_problem
+from penstock.engine.statedir import StateDir
+from penstock.errors import PenstockError
+from penstock.graph.nodes import Graph
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+class RunningPipeline:
+    """The one query of a pipeline. Made stopped; `start` it once."""
+
+    def __init__(self, spark: SparkSession, graph: Graph, analysed: Analysed, state: StateDir) -> None:
+        self.spark = spark
+        self.graph = graph
+        self.state = state
+        self.analysed = analysed
+        verify(state.checkpoint)
+        self.handler = BatchHandler(spark, graph, analysed, state)
+        self.query: StreamingQuery | None = None
+        self._seen = -1
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.handler.ledger
+
+    def start(self, *, once: bool) -> None:
+        """Starts the query: `once` takes what is there and ends, otherwise it goes on."""
+        trigger = self.graph.file.pipeline.run.trigger
+        writer = (
+            self.handler.frame()
+            .writeStream.foreachBatch(self._when_bound)
+            .outputMode(self.analysed.analysis.output_mode)
+            .option("checkpointLocation", str(self.state.checkpoint))
+            .queryName(self.graph.file.pipeline.name)
+        )
+        timing: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{trigger.millis} milliseconds"}
+        try:
+            self.query = writer.trigger(**timing).start()
+        except Exception as error:
+            raise self._failed(error) from error
+        self.handler.query = self.query
+        self.state.bind(str(self.query.id))
+
+    def _when_bound(self, rows: Any, batch_id: int) -> None:
+        # The first batch can come before `start` has returned and the handler knows its query.
+        while self.handler.query is None:
+            time.sleep(0.001)
+        self.handler(rows, batch_id)
+
+    @property
+    def active(self) -> bool:
+        return self.query is not None and self.query.isActive
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for the end; whether it has come. Raises what went wrong."""
+        assert self.query is not None
+        try:
+            return bool(self.query.awaitTermination(seconds))
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def process_all(self) -> None:
+        """Waits until all that is there has been processed."""
+        assert self.query is not None
+        try:
+            self.query.processAllAvailable()
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def finish(self) -> None:
+        """Lets the batch that is running end and commit, and starts no other."""
+        if not self.active:
+            return
+        assert self.query is not None
+        jvm: Any = self.spark._jvm
+        loader = jvm.Thread.currentThread().getContextClassLoader()
+        name = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
+        terminated = jvm.java.lang.Class.forName(name, True, loader).getField("MODULE$").get(None)
+        # Spark's own stop() interrupts the batch. Its loop, told that it has ended, leaves after the commit.
+        execution = self.query._jsq.streamingQuery()
+        waiting = not self.query.status["isTriggerActive"]
+        execution.state().set(terminated)
+        while execution.queryExecutionThread().isAlive() and not waiting:
+            time.sleep(0.01)
+        self.stop()
+
+    def stop(self) -> None:
+        """Stops at once; an unfinished batch is not committed and comes again."""
+        if self.query is not None:
+            self.query.stop()
+
+    def close(self) -> None:
+        self.handler.close()
+
+    def new_reports(self) -> list[BatchReport]:
+        """Reports of the batches that ended since the last call."""
+        if self.query is None:
+            return []
+        names = list(self.analysed.builder.marks)
+        found = [batch_report(json.loads(item.json), names) for item in self.query.recentProgress]
+        fresh = [report for report in found if report.batch > self._seen and "addBatch" in report.phases_ms]
+        self._seen = max((report.batch for report in fresh), default=self._seen)
+        return fresh
+
+    def backlog(self, report: BatchReport | None) -> dict[str, str]:
+        """What waits at each source, where it can be told."""
+        found: dict[str, str] = {}
+        for node in self.graph.of_kind("source"):
+            assert isinstance(node.component, Source)
+            progress = dict(report.sources.get(node.name, {})) if report else {}
+            progress["log"] = source_log(self.state.checkpoint, node.name)
+            waiting = node.component.backlog(self.analysed.builder.read_context(node), progress)
+            if waiting is not None:
+                found[node.name] = waiting
+        return found
+
+    def _failed(self, error: Exception) -> PenstockError:
+        """The reason in Penstock's words; the sink's own error if that was it."""
+        failure = self.handler.failure
+        if isinstance(failure, PenstockError):
+            return failure
+        log = self.state.logs / "spark.log"
+        cause = failure if isinstance(failure, Exception) else error
+        problem = runtime_problem(cause, batch=self._seen + 1, log=log, checkpoint=self.state.path)
+        return PenstockError(problem)

@@ -1,0 +1,164 @@
+"""The Spark session of this process: one JVM, one session, options that suit a small machine."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.engine.jvm import Jvm, JvmOptions
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+FIXED = {
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # Rows are counted and checked before any filter, so filters must not reach into the readers.
+    "spark.sql.json.filterPushdown.enabled": "false",
+    "spark.sql.csv.filterPushdown.enabled": "false",
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    # A query may read its inputs, not files named in it.
+    "spark.sql.runSQLOnFiles": "false",
+    # Row counts are read from the plan as it runs; a plan that is rewritten on the way would lose them.
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Options that Penstock's promises rest on: they cannot be set from outside."""
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
+}
+_LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress")
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What an operator may choose: master, memory, Spark options and packages, as with spark-submit."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    driver_memory: str | None = None
+    packages: Sequence[str] = ()
+    scratch: Path | None = None
+    log: Path | None = None
+    quick: bool = False
+    archive_to: Path | None = None
+
+
+class Session:
+    """A Spark session together with the JVM it lives in."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self._own_scratch = options.scratch is None
+        self.scratch = options.scratch or Path(tempfile.mkdtemp(prefix="penstock-"))
+        self.log = options.log or self.scratch / "spark.log"
+        atexit.register(self._remove_scratch)
+        try:
+            self.jvm = Jvm(
+                JvmOptions(
+                    scratch=self.scratch,
+                    log=self.log,
+                    conf=spark_conf(options, self.scratch),
+                    memory=options.driver_memory or default_memory(),
+                    packages=options.packages,
+                    quick=options.quick,
+                    archive_to=options.archive_to,
+                )
+            )
+        except BaseException:
+            self._remove_scratch()
+            raise
+        self.spark = self._connect()
+
+    def _connect(self) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ |= {"PYSPARK_GATEWAY_PORT": str(self.jvm.port), "PYSPARK_GATEWAY_SECRET": self.jvm.secret}
+        try:
+            return SparkSession.builder.getOrCreate()
+        except Exception as error:
+            self.jvm.kill()
+            self._remove_scratch()
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise PenstockError.of("JVM_FAILED", reason=reason, log=self.log) from error
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+    def stop(self) -> None:
+        """Ends session and JVM, and removes what was temporary."""
+        from pyspark import SparkContext
+
+        try:
+            if self.jvm.alive:
+                self.spark.stop()
+        finally:
+            self.jvm.stop()
+            # PySpark keeps its gateway for the process; forget it so that a later session can have its own.
+            SparkContext._gateway = SparkContext._jvm = None
+            self._remove_scratch()
+
+    def kill(self) -> None:
+        self.jvm.kill()
+        self._remove_scratch()
+
+    def _remove_scratch(self) -> None:
+        jvm = getattr(self, "jvm", None)
+        if jvm is not None and jvm.alive:
+            jvm.kill()
+        keep = None if self._own_scratch else self.log
+        if keep is None or self.scratch not in keep.parents:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:
+    """All Spark options of a run; refuses those that would break a promise."""
+    for key in options.conf:
+        if key in FIXED:
+            advice = "Leave it out; everything else of Spark's options may be given."
+            raise PenstockError.of("CONF_NOT_ALLOWED", key=key, reason="Penstock relies on it", advice=advice)
+    local = options.master.startswith("local")
+    defaults = {key: value for key, value in DEFAULTS.items() if local or key not in _LOCAL_ONLY}
+    return {
+        **defaults,
+        "spark.app.name": "penstock",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **options.conf,
+        **FIXED,
+        "spark.master": options.master,
+    }
+
+
+def cores(master: str) -> int:
+    """How many tasks of a local master run at once; 2 for a cluster, where the pipeline should say."""
+    inside = master.removeprefix("local").strip("[]").split(",")[0] if master.startswith("local") else "2"
+    if inside == "*":
+        return os.cpu_count() or 1
+    return int(inside) if inside.isdigit() else 1
+
+
+def default_memory() -> str:
+    """A quarter of the machine's memory, between 1 and 4 GiB."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return "1g"
+    return f"{min(max(total // 4, 1 << 30), 4 << 30) >> 20}m"

@@ -1,0 +1,67 @@
+"""Makes the class-data archive that halves Spark's start-up: `python -m penstock.engine.warm`.
+
+It runs a small pipeline that touches what pipelines use, and lets the JVM write down the classes it loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from penstock.engine.analyse import analyse
+from penstock.engine.jvm import archive_path
+from penstock.engine.query import RunningPipeline
+from penstock.engine.session import Session, SessionOptions
+from penstock.engine.statedir import StateDir
+from penstock.frontends.yaml import parse_yaml
+from penstock.graph.build import build
+
+_PIPELINE = """
+apiVersion: penstock/v1
+kind: Pipeline
+metadata: {name: warm}
+spec:
+  sources:
+    views:
+      memory:
+        schema: {id: string, ts: timestamp, n: int}
+        rows: [{id: a, ts: "2024-01-01T00:00:00Z", n: 1}, {id: b, ts: "2024-01-01T00:02:00Z", n: 2}, "broken"]
+      eventTime: {column: ts}
+  steps:
+    counts:
+      from: views
+      sql: SELECT window.start AS at, id, count(*) AS n FROM views GROUP BY window(ts, '1 minute'), id
+  sinks:
+    out: {from: counts, files: {path: ./out}}
+    table: {from: counts, sqlite: {path: ./out.db, table: t}}
+"""
+
+
+def main() -> int:
+    target = archive_path()
+    if target.exists():
+        return 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(f".{os.getpid()}.tmp")
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        session = Session(SessionOptions(master="local[2]", archive_to=unfinished))
+        try:
+            graph = build(parse_yaml(_PIPELINE, Path(folder) / "warm.yaml"))
+            with StateDir(Path(folder) / "state", "warm") as state:
+                running = RunningPipeline(session.spark, graph, analyse(session.spark, graph, state.spool), state)
+                running.start(once=True)
+                running.wait(120)
+                running.close()
+        finally:
+            session.stop()
+    if not unfinished.exists():
+        print("no start-up archive was made; Spark starts without it", file=sys.stderr)
+        return 1
+    unfinished.replace(target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,350 @@
+"""From a plain document to a pipeline: the one way in for YAML, SQL and Python.
+
+Everything that is wrong is collected, each mistake at its place, and raised together.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from penstock.components.base import Component, ComponentKind, Source
+from penstock.components.registry import all_components, components
+from penstock.errors import PenstockError, Problem, did_you_mean
+from penstock.frontends.configs import aliases, note_unknown_key, read_config
+from penstock.frontends.findings import Findings, describe, place_in_words
+from penstock.spec import pipeline as spec
+from penstock.spec.fields import Config
+from penstock.spec.location import Path_, PipelineFile, Places
+from penstock.spec.secrets import references, texts
+
+TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
+METADATA_KEYS = ("name", "labels")
+SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "state", "run", "tests")
+ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {"source": ("format", "eventTime"), "step": ("from",), "sink": ("from",)}
+"""Keys of a source, step or sink that do not name its component."""
+_NEAR = 0.75
+_N = TypeVar("_N", spec.Source, spec.Step, spec.Sink)
+
+
+def assemble(document: Mapping[str, Any], places: Places, problems: Iterable[Problem] = ()) -> spec.Pipeline:
+    """The pipeline a document describes; raises one error with all problems, those handed over included.
+
+    Besides plain data the document may hold ready configurations, as Python code makes them.
+    """
+    findings = Findings(places, problems)
+    assembly = _Assembly(findings)
+    pipeline = assembly.pipeline(document)
+    if findings.problems or pipeline is None:
+        sound = PipelineFile(pipeline, places, Path(places.file)) if pipeline is not None else None
+        raise InvalidPipeline(findings.in_order(), sound, frozenset(assembly.broken))
+    return pipeline
+
+
+class InvalidPipeline(PenstockError):
+    """What is wrong with a document, together with what is sound in it, so that more can be looked at."""
+
+    def __init__(self, problems: Iterable[Problem], sound: PipelineFile | None, broken: frozenset[str]) -> None:
+        super().__init__(problems)
+        self.sound = sound
+        self.broken = broken
+        """Names of sources, steps and sinks that are there but could not be read."""
+
+
+class _Assembly:
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.names: dict[str, Path_] = {}
+        self.broken: set[str] = set()
+
+    def pipeline(self, document: Mapping[str, Any]) -> spec.Pipeline | None:
+        self._check_secret_syntax(document)
+        self._check_head(document)
+        name, labels = self._metadata(document)
+        body = self._body(document)
+        if body is None:
+            return None
+        parts: dict[str, Any] = {
+            "sources": self._sound(self._source, self._nodes("source", body)),
+            "steps": self._sound(self._step, self._nodes("step", body)),
+            "sinks": self._sound(self._sink, self._nodes("sink", body)),
+            "dead_letters": self._dead_letters(body),
+            "state": self._settings(spec.StateSettings, body, "state") or spec.StateSettings(),
+            "run": self._settings(spec.RunSettings, body, "run") or spec.RunSettings(),
+            "tests": tuple(case for case in self._tests(body) if case is not None),
+        }
+        return spec.Pipeline(name=name if isinstance(name, str) else "", labels=labels, **parts)
+
+    def _sound(
+        self, read: Callable[[str, Mapping[str, Any], Path_], _N | None], entries: list[tuple[str, Mapping[str, Any], Path_]]
+    ) -> tuple[_N, ...]:
+        """The entries nothing is wrong with; the others are noted as broken."""
+        sound: dict[str, _N] = {}
+        for name, content, path in entries:
+            before = len(self.findings.problems)
+            node = read(name, content, path)
+            if node is None or len(self.findings.problems) > before:
+                self.broken.add(name)
+            else:
+                sound.setdefault(name, node)
+        return tuple(sound.values())
+
+    # --- the frame of the document ---
+
+    def _check_secret_syntax(self, document: Mapping[str, Any]) -> None:
+        for path, text in texts(_plain(document)):
+            try:
+                references(text)
+            except PenstockError as error:
+                self.findings.take(error, path)
+
+    def _check_head(self, document: Mapping[str, Any]) -> None:
+        for key in document:
+            if key in TOP_KEYS:
+                continue
+            inside = "spec" if key in SPEC_KEYS else "metadata" if key in METADATA_KEYS else None
+            suggestion = f"`{key}` belongs under `{inside}`." if inside else did_you_mean(key, TOP_KEYS)
+            where = place_in_words(())
+            self.findings.at_key("SPEC_UNKNOWN_KEY", (key,), key=key, where=where, suggestion=suggestion)
+        version, kind = document.get("apiVersion"), document.get("kind")
+        if "apiVersion" not in document:
+            self._missing((), "apiVersion", f"Start the file with `apiVersion: {spec.API_VERSION}`.")
+        elif version != spec.API_VERSION:
+            self.findings.at_value("SPEC_VERSION", ("apiVersion",), found=version)
+        if "kind" not in document:
+            self._missing((), "kind", "Write `kind: Pipeline`.")
+        elif kind != "Pipeline":
+            reason = f"{describe(kind)} is not a kind of file Penstock knows"
+            self.findings.at_value(
+                "SPEC_BAD_VALUE", ("kind",), where="`kind`", reason=reason, advice="Write `kind: Pipeline`."
+            )
+
+    def _metadata(self, document: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+        advice = "Write `metadata: {name: my_pipeline}`."
+        if "metadata" not in document:
+            self._missing((), "metadata", advice)
+            return "", {}
+        metadata = self._mapping(document["metadata"], ("metadata",), advice)
+        if metadata is None:
+            return "", {}
+        self._refuse_unknown(metadata, METADATA_KEYS, ("metadata",))
+        labels: dict[str, str] = {}
+        written = {} if metadata.get("labels") is None else metadata["labels"]
+        for key, value in (self._mapping(written, ("metadata", "labels")) or {}).items():
+            if self._is_text(value, ("metadata", "labels", key), "Put it in quotes."):
+                labels[key] = value
+        if metadata.get("name") is None:
+            self._missing(("metadata",), "name", advice)
+            return "", labels
+        name = metadata["name"]
+        if self._is_text(name, ("metadata", "name")) and not spec.PIPELINE_NAME.fullmatch(name):
+            self.findings.at_value("SPEC_BAD_NAME", ("metadata", "name"), name=name, kind="pipeline")
+        return name, labels
+
+    def _body(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if "spec" not in document:
+            self._missing((), "spec", "It holds `sources`, `steps` and `sinks`.")
+            return None
+        body = self._mapping(document["spec"], ("spec",), "It holds `sources`, `steps` and `sinks`.")
+        if body is not None:
+            self._refuse_unknown(body, SPEC_KEYS, ("spec",))
+        return body
+
+    # --- sources, steps and sinks ---
+
+    def _nodes(self, kind: spec.Kind, body: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], Path_]]:
+        """The well-formed entries of a section, with their names checked."""
+        section = f"{kind}s"
+        path: Path_ = ("spec", section)
+        found = []
+        written = {} if body.get(section) is None else body[section]
+        entries = self._mapping(written, path, f"Write each {kind} as `name: {{...}}`, not as a list.")
+        for name, value in (entries or {}).items():
+            self._check_name(kind, name, (*path, name))
+            content = self._mapping(value, (*path, name), f"Name its component: `{self._a_component(kind)}: {{...}}`.")
+            if content is None:
+                self.broken.add(name)
+            else:
+                found.append((name, content, (*path, name)))
+        if entries is not None and not entries and kind != "step":
+            self.findings.at_key("PIPELINE_EMPTY", path if section in body else ("spec",), kind=section)
+        return found
+
+    def _check_name(self, kind: spec.Kind, name: str, path: Path_) -> None:
+        if not spec.NODE_NAME.fullmatch(name):
+            self.findings.at_key("SPEC_BAD_NAME", path, name=name, kind=kind)
+        if name in self.names:
+            first = self.findings.places.of_key(*self.names[name])
+            self.findings.at_key("SPEC_DUPLICATE_NAME", path, name=name, first=first)
+        self.names.setdefault(name, path)
+
+    def _source(self, name: str, content: Mapping[str, Any], path: Path_) -> spec.Source | None:
+        component = self._component("source", content, path, ENVELOPES["source"])
+        format_ = self._format(name, content, path)
+        event_time = None
+        if content.get("eventTime") is not None:
+            event_time = read_config(spec.EventTime, content["eventTime"], (*path, "eventTime"), self.findings)
+        if component is None:
+            return None
+        return spec.Source(name=name, component=component, format=format_, event_time=event_time)
+
+    def _format(self, name: str, content: Mapping[str, Any], path: Path_) -> Component | None:
+        chosen = [components("source")[key] for key in content if key in components("source")]
+        takes_format = all(cast(type[Source], cls).takes_format for cls in chosen)
+        if content.get("format") is None:
+            if chosen and takes_format:
+                self.findings.at_key("FORMAT_MISSING", path, name=name, component=chosen[0].name)
+            return None
+        if not takes_format:
+            self.findings.at_key("FORMAT_NOT_USED", (*path, "format"), name=name, component=chosen[0].name)
+        advice = "Write `format: {json: {schema: {...}}}`."
+        inside = self._mapping(content["format"], (*path, "format"), advice)
+        return None if inside is None else self._component("format", inside, (*path, "format"), ())
+
+    def _step(self, name: str, content: Mapping[str, Any], path: Path_) -> spec.Step | None:
+        inputs = self._inputs(content, path)
+        component = self._component("step", content, path, ENVELOPES["step"])
+        if component is None or not inputs:
+            return None
+        return spec.Step.model_validate({"name": name, "from": inputs, "component": component})
+
+    def _inputs(self, content: Mapping[str, Any], path: Path_) -> tuple[str, ...]:
+        value = content.get("from")
+        if value is None:
+            self._missing(path, "from", "Name the source or step it reads.")
+            return ()
+        listed = value if isinstance(value, list | tuple) else [value]
+        if not listed:
+            self.findings.at_value(
+                "SPEC_BAD_VALUE", (*path, "from"), where=place_in_words((*path, "from")), reason="names nothing to read"
+            )
+        inner: Path_ = (*path, "from")
+        advice = "Name a source or step, or list several: `from: [a, b]`."
+        are_texts = [
+            self._is_text(name, (*inner, index) if listed is value else inner, advice)
+            for index, name in enumerate(listed)
+        ]
+        return tuple(listed) if all(are_texts) else ()
+
+    def _sink(self, name: str, content: Mapping[str, Any], path: Path_) -> spec.Sink | None:
+        component = self._component("sink", content, path, ENVELOPES["sink"])
+        value = content.get("from")
+        if value is None:
+            self._missing(path, "from", "Name the source or step whose rows it stores.")
+        elif self._is_text(value, (*path, "from"), "A sink reads one source or step.") and component is not None:
+            return spec.Sink.model_validate({"name": name, "from": value, "component": component})
+        return None
+
+    def _component(
+        self, kind: ComponentKind, content: Mapping[str, Any], path: Path_, envelope: tuple[str, ...]
+    ) -> Component | None:
+        """The one component that a mapping names beside its envelope."""
+        registered = components(kind)
+        candidates = [key for key in content if key not in envelope]
+        known = [key for key in candidates if key in registered]
+        unknown = [key for key in candidates if key not in registered]
+        if len(known) > 1:
+            params = {"where": place_in_words(path), "found": ", ".join(known), "kind": kind}
+            self.findings.at_key("COMPONENT_AMBIGUOUS", (*path, known[1]), **params)
+        if not known:
+            self._no_component(kind, unknown, path, envelope)
+            return None
+        for key in unknown:
+            self._stray_key(key, registered[known[0]], path, envelope)
+        cls, value, inner = registered[known[0]], content[known[0]], (*path, known[0])
+        if isinstance(value, Config) and not isinstance(value, cls):
+            params = {"where": place_in_words(path), "expected": f"a {kind}", "found": describe(value)}
+            self.findings.at_value("SPEC_WRONG_TYPE", inner, **params)
+            return None
+        return read_config(cls, value, inner, self.findings)
+
+    def _no_component(self, kind: ComponentKind, keys: list[str], path: Path_, envelope: tuple[str, ...]) -> None:
+        misspelt = [key for key in keys if _nearer(key, envelope, components(kind))]
+        for key in misspelt:
+            note_unknown_key(path, key, envelope, self.findings)
+        others = [key for key in keys if key not in misspelt]
+        if not others:
+            known = ", ".join(components(kind))
+            self.findings.at_key("COMPONENT_MISSING", path, where=place_in_words(path), known=known)
+        for key in others:
+            elsewhere = [cls.kind for cls in all_components() if cls.name == key]
+            known_as = f"'{key}' is a {' and a '.join(elsewhere)}. " if elsewhere else ""
+            suggestion = known_as + did_you_mean(key, components(kind))
+            self.findings.at_key("COMPONENT_UNKNOWN", (*path, key), kind=kind, name=key, suggestion=suggestion)
+
+    def _stray_key(self, key: str, cls: type[Component], path: Path_, envelope: tuple[str, ...]) -> None:
+        if key in aliases(cls):
+            suggestion = f"`{key}` belongs inside `{cls.name}`."
+            where = place_in_words(path)
+            self.findings.at_key("SPEC_UNKNOWN_KEY", (*path, key), key=key, where=where, suggestion=suggestion)
+        else:
+            note_unknown_key(path, key, (*envelope, cls.name), self.findings)
+
+    # --- the rest ---
+
+    def _dead_letters(self, body: Mapping[str, Any]) -> Component | None:
+        if body.get("deadLetters") is None:
+            return None
+        advice = "Name a sink: `deadLetters: {files: {path: ./dead}}`."
+        content = self._mapping(body["deadLetters"], ("spec", "deadLetters"), advice)
+        return None if content is None else self._component("sink", content, ("spec", "deadLetters"), ())
+
+    def _settings(self, cls: type[Config], body: Mapping[str, Any], key: str) -> Config | None:
+        return read_config(cls, body.get(key), ("spec", key), self.findings)
+
+    def _tests(self, body: Mapping[str, Any]) -> tuple[spec.TestCase | None, ...]:
+        cases = [] if body.get("tests") is None else body["tests"]
+        if not isinstance(cases, list | tuple):
+            params = {"where": "`tests`", "expected": "a list", "found": describe(cases)}
+            advice = "Start each test with `- name:`."
+            self.findings.at_value("SPEC_WRONG_TYPE", ("spec", "tests"), **params, advice=advice)
+            return ()
+        return tuple(
+            read_config(spec.TestCase, case, ("spec", "tests", index), self.findings)
+            for index, case in enumerate(cases)
+        )
+
+    def _a_component(self, kind: spec.Kind) -> str:
+        return next(iter(components(kind)), "component")
+
+    def _missing(self, path: Path_, key: str, advice: str) -> None:
+        self.findings.at_key("SPEC_MISSING_KEY", path, key=key, where=place_in_words(path), advice=advice)
+
+    def _mapping(self, value: Any, path: Path_, advice: str = "") -> Mapping[str, Any] | None:
+        if isinstance(value, Mapping):
+            return value
+        params = {"where": place_in_words(path), "expected": "a mapping", "found": describe(value), "advice": advice}
+        self.findings.at_value("SPEC_WRONG_TYPE", path, **params)
+        return None
+
+    def _is_text(self, value: Any, path: Path_, advice: str = "") -> bool:
+        if isinstance(value, str):
+            return True
+        params = {"where": place_in_words(path), "expected": "text", "found": describe(value), "advice": advice}
+        self.findings.at_value("SPEC_WRONG_TYPE", path, **params)
+        return False
+
+    def _refuse_unknown(self, content: Mapping[str, Any], known: tuple[str, ...], path: Path_) -> None:
+        for key in content:
+            if key not in known:
+                note_unknown_key(path, key, known, self.findings)
+
+
+def _plain(value: Any) -> Any:
+    """The document with ready configurations written out."""
+    if isinstance(value, Config):
+        return value.model_dump(by_alias=True)
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _nearer(key: str, envelope: Iterable[str], names: Iterable[str]) -> bool:
+    """Whether a key looks more like a misspelt envelope key than like a misspelt component."""
+
+    def likeness(words: Iterable[str]) -> float:
+        return max((difflib.SequenceMatcher(None, key, word).ratio() for word in words), default=0.0)
+
+    return likeness(envelope) >= _NEAR and likeness(envelope) > likeness(names)

@@ -1,0 +1,193 @@
+"""The JSON Schema of the pipeline file, by which editors complete, document and check it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from penstock.components.base import Component, ComponentKind, Source
+from penstock.components.registry import all_components, components
+from penstock.spec import pipeline as spec
+from penstock.spec.fields import Config
+from penstock.spec.schema import Schema
+from penstock.spec.units import Duration, Size
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_SETTINGS: tuple[type[Config], ...] = (spec.EventTime, spec.StateSettings, spec.RunSettings, spec.TestCase)
+
+
+class _AsWritten(GenerateJsonSchema):
+    """Shows defaults as people write them, and leaves out titles, which only repeat the keys."""
+
+    def encode_default(self, dft: Any) -> Any:
+        if isinstance(dft, Duration | Size):
+            return str(dft)
+        if isinstance(dft, Schema):
+            return dft.as_mapping()
+        if isinstance(dft, Config):
+            return dft.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return super().encode_default(dft)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a pipeline file, with every component that is installed."""
+    classes = [*_SETTINGS, *all_components()]
+    references, shared = models_json_schema(
+        [(cls, "validation") for cls in classes],
+        by_alias=True, ref_template="#/$defs/{model}", schema_generator=_AsWritten,
+    )  # fmt: skip
+    parts = _Parts({cls: references[(cls, "validation")] for cls in classes}, shared["$defs"])
+    return {
+        "$schema": DIALECT,
+        "title": "Penstock pipeline",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "properties": {
+            "apiVersion": {"const": spec.API_VERSION, "description": "Version of the file's shape."},
+            "kind": {"const": "Pipeline", "description": "What the file describes."},
+            "metadata": _metadata(),
+            "spec": parts.body(),
+        },
+        "$defs": {
+            **parts.shared,
+            "format": parts.format(),
+            "source": parts.source(),
+            "step": parts.node("step", _inputs()),
+            "sink": parts.node("sink", _input()),
+            "deadLetters": parts.dead_letters(),
+        },
+    }
+
+
+class _Parts:
+    """The definitions of components, put together to sources, steps and sinks."""
+
+    def __init__(self, references: dict[type[Config], Any], definitions: dict[str, Any]) -> None:
+        self.references = references
+        self.shared = {name: _untitled(definition) for name, definition in definitions.items()}
+
+    def body(self) -> dict[str, Any]:
+        fields = spec.Pipeline.model_fields
+        return _closed(
+            {
+                "sources": self._section("source", "Where rows come from.") | {"minProperties": 1},
+                "steps": _or_nothing(self._section("step", "What is done with them.")),
+                "sinks": self._section("sink", "Where they go.") | {"minProperties": 1},
+                "deadLetters": _or_nothing({"$ref": "#/$defs/deadLetters"}, fields["dead_letters"].description),
+                "state": _or_nothing(self.references[spec.StateSettings], fields["state"].description),
+                "run": _or_nothing(self.references[spec.RunSettings], fields["run"].description),
+                "tests": _or_nothing(
+                    {"type": "array", "items": self.references[spec.TestCase]}, fields["tests"].description
+                ),
+            },
+            required=["sources", "sinks"],
+        )
+
+    def source(self) -> dict[str, Any]:
+        event_time = spec.Source.model_fields["event_time"].description
+        properties = {
+            "format": {"$ref": "#/$defs/format"},
+            "eventTime": _or_nothing(self.references[spec.EventTime], event_time),
+            **self._components("source"),
+        }
+        choices = [
+            {"required": [name, "format"]} if cast(type[Source], cls).takes_format
+            else {"required": [name], "properties": {"format": {"type": "null"}}}
+            for name, cls in components("source").items()
+        ]  # fmt: skip
+        return _closed(properties, oneOf=choices, description=_doc(spec.Source))
+
+    def node(self, kind: spec.Kind, inputs: dict[str, Any]) -> dict[str, Any]:
+        described = _doc(spec.Step if kind == "step" else spec.Sink)
+        properties = {"from": inputs, **self._components(kind)}
+        return _closed(properties, required=["from"], oneOf=_one_of(kind), description=described)
+
+    def format(self) -> dict[str, Any]:
+        description = spec.Source.model_fields["format"].description
+        return _closed(self._components("format"), oneOf=_one_of("format"), description=description)
+
+    def dead_letters(self) -> dict[str, Any]:
+        return _closed(self._components("sink"), oneOf=_one_of("sink"))
+
+    def _section(self, kind: spec.Kind, description: str) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "description": description,
+            "propertyNames": {"pattern": f"^{spec.NODE_NAME.pattern}$"},
+            "additionalProperties": {"$ref": f"#/$defs/{kind}"},
+        }
+
+    def _components(self, kind: ComponentKind) -> dict[str, Any]:
+        return {name: self._component(cls) for name, cls in components(kind).items()}
+
+    def _component(self, cls: type[Component]) -> dict[str, Any]:
+        """The long form, the short form if there is one, and nothing if nothing is required."""
+        forms = [self.references[cls]]
+        shorthand: str | None = getattr(cls, "shorthand", None)
+        if shorthand is not None:
+            definition = self.shared[str(self.references[cls]["$ref"]).rsplit("/", 1)[-1]]
+            forms.append(definition["properties"][cls.model_fields[shorthand].alias or shorthand])
+        if not any(info.is_required() for info in cls.model_fields.values()):
+            forms.append({"type": "null"})
+        alternatives = forms[0] if len(forms) == 1 else {"anyOf": forms}
+        return {**alternatives, "description": _doc(cls)}
+
+
+def _metadata() -> dict[str, Any]:
+    fields = spec.Pipeline.model_fields
+    return _closed(
+        {
+            "name": {
+                "type": "string",
+                "pattern": f"^{spec.PIPELINE_NAME.pattern}$",
+                "description": fields["name"].description,
+            },
+            "labels": _or_nothing(
+                {"type": "object", "additionalProperties": {"type": "string"}}, fields["labels"].description
+            ),
+        },
+        required=["name"],
+        description="Name and labels.",
+    )
+
+
+def _inputs() -> dict[str, Any]:
+    several = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    return {"anyOf": [{"type": "string"}, several], "description": spec.Step.model_fields["inputs"].description}
+
+
+def _input() -> dict[str, Any]:
+    return {"type": "string", "description": spec.Sink.model_fields["input"].description}
+
+
+def _one_of(kind: ComponentKind) -> list[dict[str, Any]]:
+    return [{"required": [name]} for name in components(kind)]
+
+
+def _closed(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False, **more}
+
+
+def _or_nothing(schema: dict[str, Any], description: str | None = None) -> dict[str, Any]:
+    """The schema of a key that may also stand without a value."""
+    described = description or schema.get("description")
+    return {"anyOf": [schema, {"type": "null"}], **({"description": described} if described else {})}
+
+
+def _doc(cls: type[Config]) -> str:
+    return "\n".join(line.strip() for line in (cls.__doc__ or "").strip().splitlines())
+
+
+def _untitled(schema: Any) -> Any:
+    """Without the titles that pydantic gives to classes; a property called `title` stays."""
+    if isinstance(schema, list):
+        return [_untitled(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
+    return {key: _untitled(value) for key, value in kept.items()}

@@ -1,0 +1,175 @@
+"""Pipelines in Python: the builder behind `import penstock as ps`.
+
+It collects the same document as a pipeline file holds, so that both give equal pipelines and equal errors.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from penstock.components.base import Format, Sink, Source, Step
+from penstock.errors import Location, PenstockError
+from penstock.frontends.assemble import assemble
+from penstock.frontends.caller import calling_place
+from penstock.frontends.namespace import build_config
+from penstock.spec import pipeline as spec
+from penstock.spec.fields import Config
+from penstock.spec.location import Path_, PipelineFile, Places
+from penstock.spec.units import Duration
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def EventTime(column: str, max_delay: str | Duration | None = None) -> spec.EventTime:
+    """Which column says when a row happened, and how far rows may lag behind the newest one (10 seconds)."""
+    arguments = {"column": column} if max_delay is None else {"column": column, "max_delay": max_delay}
+    return cast(spec.EventTime, build_config(spec.EventTime, arguments))
+
+
+class Node:
+    """A source or step of a pipeline under construction; its methods add what reads from it."""
+
+    def __init__(self, pipeline: Pipeline, name: str) -> None:
+        self._pipeline = pipeline
+        self.name = name
+
+    def sql(self, name: str, query: str) -> Node:
+        """Adds a step that runs a Spark SQL query; the table is called as this node is."""
+        return self._pipeline.sql(name, query, inputs=[self])
+
+    def step(self, name: str, component: Step) -> Node:
+        """Adds a step that reads this node."""
+        return self._pipeline.step(name, component, inputs=[self])
+
+    def to(self, name: str, component: Sink) -> Node:
+        """Adds a sink that stores the rows of this node; gives back this node, so that it can feed several."""
+        self._pipeline._add("sinks", name, {"from": self.name, **_named(component)})
+        return self
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r})"
+
+
+class Pipeline:
+    """A pipeline under construction.
+
+    `build()` gives the finished, frozen specification and raises everything that is wrong with it at once; mistakes
+    in a single call are raised by that call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        trigger: str | Duration | None = None,
+        partitions: int | None = None,
+        dead_letters: Sink | None = None,
+    ) -> None:
+        place = calling_place()
+        metadata: dict[str, Any] = {"name": name}
+        self._spec: dict[str, Any] = {"sources": {}, "steps": {}, "sinks": {}, "tests": []}
+        self._document = {
+            "apiVersion": spec.API_VERSION, "kind": "Pipeline", "metadata": metadata, "spec": self._spec,
+        }  # fmt: skip
+        self._places = Places(place.file, values={(): place})
+        if labels is not None:
+            metadata["labels"] = dict(labels)
+        if trigger is not None:
+            self._spec["run"] = {"trigger": trigger}
+        if partitions is not None:
+            self._spec["state"] = {"partitions": partitions}
+        if dead_letters is not None:
+            self._spec["deadLetters"] = _named(dead_letters)
+
+    def source(
+        self,
+        name: str,
+        component: Source,
+        *,
+        format: Format | None = None,
+        event_time: spec.EventTime | None = None,
+    ) -> Node:
+        """Adds a source."""
+        content: dict[str, Any] = _named(component)
+        if format is not None:
+            content["format"] = _named(format)
+        if event_time is not None:
+            content["eventTime"] = event_time
+        return self._add("sources", name, content)
+
+    def step(self, name: str, component: Step, *, inputs: Iterable[Node | str]) -> Node:
+        """Adds a step that reads one or several nodes."""
+        return self._add("steps", name, {"from": self._names(inputs), **_named(component)})
+
+    def sql(self, name: str, query: str, *, inputs: Iterable[Node | str]) -> Node:
+        """Adds a step that runs a Spark SQL query over nodes, each a table under its own name."""
+        return self._add("steps", name, {"from": self._names(inputs), "sql": query})
+
+    def test(
+        self, name: str, *, given: Mapping[Node | str, Rows], expect: Mapping[Node | str, Rows]
+    ) -> None:
+        """Adds a test: rows for sources, and rows that must leave a step or reach a sink. Times become texts."""
+        index = len(self._spec["tests"])
+        self._spec["tests"].append({"name": name, "given": _rows(given), "expect": _rows(expect)})
+        self._mark(("spec", "tests", index), calling_place())
+
+    def build(self) -> spec.Pipeline:
+        """The finished pipeline; raises one error with everything that is wrong."""
+        return assemble(self._document, self._places)
+
+    def file(self, path: Path | None = None) -> PipelineFile:
+        """The finished pipeline with the places of the calls that made it; paths in it are relative to that file."""
+        return PipelineFile(self.build(), self._places, path or Path(self._places.file))
+
+    def _names(self, inputs: Iterable[Node | str]) -> list[str]:
+        names = []
+        for item in [inputs] if isinstance(inputs, str | Node) else inputs:
+            if isinstance(item, Node) and item._pipeline is not self:
+                reason = f"'{item.name}' belongs to another pipeline"
+                raise PenstockError.of("SPEC_BAD_VALUE", calling_place(), where="inputs", reason=reason)
+            names.append(item.name if isinstance(item, Node) else item)
+        return names
+
+    def _add(self, section: str, name: str, content: dict[str, Any]) -> Node:
+        place = calling_place()
+        path: Path_ = ("spec", section, name)
+        for other in ("sources", "steps", "sinks"):
+            if name in self._spec[other]:
+                first = self._places.of_key("spec", other, name)
+                raise PenstockError.of("SPEC_DUPLICATE_NAME", place, name=name, first=first)
+        self._spec[section][name] = content
+        self._mark(path, place)
+        return Node(self, name)
+
+    def _mark(self, path: Path_, place: Location) -> None:
+        self._places.keys[path] = self._places.values[path] = place
+
+
+def _named(component: object) -> dict[str, Any]:
+    """A component as it stands in a document: under its name."""
+    name = getattr(type(component), "name", None)
+    if not isinstance(component, Config) or not isinstance(name, str):
+        expected = "a component such as ps.sources.Files(...)"
+        params = {"where": "the component", "expected": expected, "found": repr(component)}
+        raise PenstockError.of("SPEC_WRONG_TYPE", calling_place(), **params)
+    return {name: component}
+
+
+def _rows(by_node: Mapping[Node | str, Rows]) -> dict[str, list[dict[str, Any]]]:
+    return {
+        node.name if isinstance(node, Node) else node: [
+            {column: _as_written(value) for column, value in row.items()} for row in rows
+        ]
+        for node, rows in by_node.items()
+    }
+
+
+def _as_written(value: Any) -> Any:
+    """Times as a pipeline file would write them."""
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat().replace("+00:00", "Z")
+    return value

@@ -1,0 +1,61 @@
+"""Building blocks of a spec: the frozen model all configuration derives from, and what each field declares."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticUndefined
+
+
+class Change(StrEnum):
+    """What changing a field of a running pipeline costs."""
+
+    NOTHING = "nothing"
+    RESTART = "restart"
+    RESCALE = "rescale"
+    BOOTSTRAP = "bootstrap"
+    LOSES_STATE = "loses state"
+
+
+class Config(BaseModel):
+    """Frozen configuration: camelCase in files, snake_case in Python, unknown keys refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        validate_default=True,
+        arbitrary_types_allowed=True,
+    )
+
+
+def field(
+    default: Any = PydanticUndefined,
+    *,
+    doc: str,
+    change: Change = Change.RESTART,
+    secret: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """A field of a `Config`: its documentation, default, secrecy and the cost of changing it."""
+    extra: dict[str, Any] = {"x-change": str(change), "x-secret": secret}
+    return Field(default, description=doc, json_schema_extra=extra, **kwargs)
+
+
+def change_of(config: type[Config], name: str) -> Change:
+    return Change(_extra(config, name)["x-change"])
+
+
+def is_secret(config: type[Config], name: str) -> bool:
+    return bool(_extra(config, name)["x-secret"])
+
+
+def _extra(config: type[Config], name: str) -> dict[str, Any]:
+    extra = config.model_fields[name].json_schema_extra
+    if not isinstance(extra, dict) or "x-change" not in extra:
+        raise TypeError(f"{config.__name__}.{name} is not declared with penstock.spec.fields.field()")
+    return dict(extra)

@@ -1,0 +1,29 @@
+"""Puts the values of secrets in place of their references, in memory, just before a component is used."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from penstock.spec.fields import Config
+from penstock.spec.secrets import references, resolve, texts
+
+
+_C = TypeVar("_C", bound=Config)
+
+
+def with_secrets(config: _C) -> _C:
+    """The same configuration with every reference replaced by its value; itself if it holds none."""
+    document = config.model_dump(by_alias=True)
+    if not any(references(text) for _, text in texts(document)):
+        return config
+    return type(config).model_validate(_replaced(document))
+
+
+def _replaced(value: Any) -> Any:
+    if isinstance(value, str):
+        return resolve(value)
+    if isinstance(value, dict):
+        return {key: _replaced(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(inner) for inner in value]
+    return value

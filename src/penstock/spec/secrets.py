@@ -1,0 +1,73 @@
+"""References to secrets. A spec holds the reference only; the value is looked up in the process that runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import PenstockError
+
+_REFERENCE = re.compile(r"\$\{secret:([^}]*)\}")
+_LONGEST_EXCERPT = 30
+"""A message shows no more of a broken reference: what follows may be the secret itself."""
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """`${secret:env/NAME}` or `${secret:file/PATH}`."""
+
+    store: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"${{secret:{self.store}/{self.key}}}"
+
+    def value(self) -> str:
+        """Looks the secret up; raises SECRET_NOT_SET."""
+        if self.store == "env":
+            value = os.environ.get(self.key)
+            if value is None:
+                raise PenstockError.of("SECRET_NOT_SET", reference=self, advice=f"Set the environment variable {self.key}.")
+            return value
+        try:
+            return Path(self.key).read_text("utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            advice = f"The file {self.key} must exist and be readable ({reason})."
+            raise PenstockError.of("SECRET_NOT_SET", reference=self, advice=advice) from None
+
+
+def references(text: str) -> list[SecretRef]:
+    """All references inside a text; raises SECRET_SYNTAX for a malformed one."""
+    found = []
+    for match in _REFERENCE.finditer(text):
+        store, slash, key = match[1].partition("/")
+        if store not in ("env", "file") or not slash or not key:
+            raise PenstockError.of("SECRET_SYNTAX", text=match[0])
+        found.append(SecretRef(store, key))
+    left = _REFERENCE.sub("", text)
+    if "${secret" in left:
+        raise PenstockError.of("SECRET_SYNTAX", text=left[left.index("${secret") :][:_LONGEST_EXCERPT])
+    return found
+
+
+def resolve(text: str) -> str:
+    """The text with every reference replaced by its value."""
+    values = {str(ref): ref.value() for ref in references(text)}
+    return _REFERENCE.sub(lambda match: values[match[0]], text)
+
+
+def texts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every string inside nested mappings and lists, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from texts(inner, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from texts(inner, (*path, index))

@@ -1,0 +1,67 @@
+"""A pipeline with its outside replaced by memory, so that it can be tested as a whole and alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.components.base import HEARTBEAT, RAW, Format, ReadContext, Source
+from penstock.components.sinks.memory import Memory as MemorySink
+from penstock.components.sources.memory import Memory as MemorySource
+from penstock.engine.frames import columns_of
+from penstock.errors import PenstockError, did_you_mean
+from penstock.spec.location import PipelineFile
+from penstock.spec.pipeline import Sink
+from penstock.spec.pipeline import Source as SourceSpec
+from penstock.spec.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WATCH = "watch_"
+
+
+def in_memory(
+    file: PipelineFile, spark: SparkSession, spool: Path, *, watch: Iterable[str], keep: Iterable[str]
+) -> PipelineFile:
+    """Sources read what a test feeds, sinks (but those to `keep`) collect; `watch` adds sinks to steps."""
+    pipeline, keep = file.pipeline, set(keep)
+    sources = tuple(
+        SourceSpec(
+            name=source.name,
+            component=MemorySource(schema=schema_of(source, file, spark, spool)),  # type: ignore[call-arg]
+            event_time=source.event_time,
+        )
+        for source in pipeline.sources
+    )
+    sinks = [
+        sink if sink.name in keep else Sink(name=sink.name, input=sink.input, component=_collecting(sink))  # type: ignore[call-arg]
+        for sink in pipeline.sinks
+    ]
+    steps = {node.name for node in (*pipeline.sources, *pipeline.steps)}
+    for name in watch:
+        if name not in steps:
+            known = sorted(steps | {sink.name for sink in sinks})
+            params = {"test": "", "name": name, "part": "expect", "expected": "a step or a sink"}
+            raise PenstockError.of("TEST_NODE_UNKNOWN", **params, suggestion=did_you_mean(name, known))
+        sinks.append(Sink(name=f"{WATCH}{name}", input=name, component=MemorySink()))  # type: ignore[call-arg]
+    changed = pipeline.model_copy(update={"sources": sources, "sinks": tuple(sinks), "dead_letters": MemorySink()})
+    return PipelineFile(changed, file.places, file.path)
+
+
+def _collecting(sink: Sink) -> MemorySink:
+    return MemorySink(key=tuple(getattr(sink.component, "key", ())))
+
+
+def schema_of(source: SourceSpec, file: PipelineFile, spark: SparkSession, spool: Path) -> Schema:
+    """The columns a source gives: as declared, or as the source itself knows them."""
+    for holder in (source.format, source.component):
+        declared = getattr(holder, "row_schema", None)
+        if declared is not None:
+            return Schema.parse(declared)
+    component = source.component
+    assert isinstance(component, Source)
+    assert source.format is None or isinstance(source.format, Format)
+    frame = component.read(ReadContext(spark, source.name, file.folder, spool, source.format))
+    return Schema.parse({name: kind for name, kind in columns_of(frame).items() if name not in (RAW, HEARTBEAT)})

@@ -1,0 +1,196 @@
+"""Checks of a graph that need no Spark: codes and places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.graph.documents import at, graph_of
+
+from penstock.errors import Severity
+from penstock.graph.validate import check
+
+TIMED = "{memory: {schema: {id: string, ts: timestamp}}, eventTime: {column: ts}}"
+
+
+def test_a_sound_pipeline_has_no_problems() -> None:
+    graph = graph_of(f"""
+        sources:
+          views: {TIMED}
+        steps:
+          once: {{from: views, dedupe: {{by: [id]}}}}
+        sinks:
+          out: {{from: once, memory: {{}}}}
+        tests:
+          - name: passes
+            given: {{views: [{{id: a}}]}}
+            expect: {{views: [], once: [{{id: a}}], out: [{{id: a}}]}}
+        """)
+
+    assert check(graph) == []
+
+
+def test_what_no_sink_descends_from_is_a_warning_at_its_name() -> None:
+    graph = graph_of(f"""
+        sources:
+          views: {TIMED}
+          spare: {TIMED}
+        steps:
+          used: {{from: views, filter: id > 1}}
+          dead: {{from: views, filter: id > 1}}
+          end: {{from: dead, filter: id > 1}}
+        sinks:
+          out: {{from: used, memory: {{}}}}
+        """)
+
+    problems = check(graph)
+
+    assert [at(problem) for problem in problems] == [
+        ("STEP_UNUSED", 7, 5),
+        ("STEP_UNUSED", 10, 5),
+        ("STEP_UNUSED", 11, 5),
+    ]
+    assert [problem.params["name"] for problem in problems] == ["spare", "dead", "end"]
+    assert {problem.severity for problem in problems} == {Severity.WARNING}
+
+
+def test_a_step_that_needs_event_time_is_refused_when_no_source_before_it_has_any() -> None:
+    graph = graph_of(f"""
+        sources:
+          timed: {TIMED}
+          plain: {{memory: {{schema: {{id: string}}}}}}
+        steps:
+          good: {{from: timed, dedupe: {{by: [id]}}}}
+          bad: {{from: plain, dedupe: {{by: [id]}}}}
+          mixed: {{from: [good, bad], union: {{}}}}
+          last: {{from: mixed, dedupe: {{by: [id]}}}}
+        sinks:
+          out: {{from: last, memory: {{}}}}
+        """)
+
+    (problem,) = check(graph)
+
+    assert at(problem) == ("EVENT_TIME_REQUIRED", 10, 32)
+    assert problem.params == {"node": "bad", "component": "dedupe"}
+
+
+OUTSIDE = """
+sources:
+  views:
+    files: {path: ./missing}
+    format: {json: {schema: {id: string}}}
+steps:
+  map: {from: views, python: {function: "steps:map", over: arrow}}
+sinks:
+  out:
+    from: map
+    sqlite: {path: ./out.db, table: out, version: id}
+deadLetters:
+  sqlite: {path: ./dead.db, table: dead, version: id}
+"""
+
+
+def test_components_are_checked_and_their_problems_placed_at_their_configuration(tmp_path: Path) -> None:
+    problems = check(graph_of(OUTSIDE, tmp_path))
+
+    assert [at(problem) for problem in problems] == [
+        ("PATH_NOT_FOUND", 7, 14),
+        ("SPEC_MISSING_KEY", 10, 32),
+        ("SPEC_MISSING_KEY", 14, 15),
+        ("SPEC_MISSING_KEY", 16, 13),
+    ]
+    assert problems[0].params["path"] == str(tmp_path / "missing")
+    assert problems[3].params["where"] == "sqlite of 'dead_letters'"
+
+
+def test_in_a_test_run_sources_and_sinks_are_not_asked_but_steps_are(tmp_path: Path) -> None:
+    problems = check(graph_of(OUTSIDE, tmp_path), outside=False)
+
+    assert [at(problem) for problem in problems] == [("SPEC_MISSING_KEY", 10, 32)]
+
+
+SECRET = """
+sources:
+  views:
+    files:
+      pattern: "*.json"
+      path: "${secret:env/PENSTOCK_TEST_FOLDER}/in"
+    format: {json: {schema: {id: string}}}
+sinks:
+  out: {from: views, memory: {}}
+"""
+
+
+def test_a_secret_that_is_not_set_is_shown_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_TEST_FOLDER", raising=False)
+
+    (problem,) = check(graph_of(SECRET))
+
+    assert at(problem) == ("SECRET_NOT_SET", 9, 15)
+    assert str(problem.params["reference"]) == "${secret:env/PENSTOCK_TEST_FOLDER}"
+    assert check(graph_of(SECRET), outside=False) == []
+
+
+def test_a_component_is_checked_with_its_secrets_and_they_are_not_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_FOLDER", str(tmp_path))
+    graph = graph_of(SECRET)
+
+    (problem,) = check(graph)
+    (tmp_path / "in").mkdir()
+
+    assert at(problem) == ("PATH_NOT_FOUND", 8, 9)
+    assert problem.params["path"] == "${secret:env/PENSTOCK_TEST_FOLDER}/in"
+    assert str(tmp_path) not in str(problem)
+    assert check(graph) == []
+
+
+def test_secrets_of_steps_formats_and_dead_letters_are_looked_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_TEST_FOLDER", raising=False)
+    graph = graph_of("""
+        sources:
+          views:
+            memory: {schema: {id: string}}
+        steps:
+          some: {from: views, filter: "id = '${secret:env/PENSTOCK_TEST_FOLDER}'"}
+        sinks:
+          out: {from: some, memory: {}}
+        deadLetters: {files: {path: "${secret:env/PENSTOCK_TEST_FOLDER}"}}
+        """)
+
+    assert [at(problem) for problem in check(graph)] == [("SECRET_NOT_SET", 9, 33), ("SECRET_NOT_SET", 12, 31)]
+    # Steps run as they are in a test, so they need their secrets there.
+    assert [at(problem) for problem in check(graph, outside=False)] == [("SECRET_NOT_SET", 9, 33)]
+
+
+def test_tests_may_only_name_what_is_there() -> None:
+    graph = graph_of(f"""
+        sources:
+          views: {TIMED}
+        steps:
+          clean: {{from: views, filter: id > 1}}
+        sinks:
+          out: {{from: clean, memory: {{}}}}
+        tests:
+          - name: wrong names
+            given:
+              veiws: [{{id: a}}]
+              clean: []
+            expect:
+              claen: []
+        """)
+
+    problems = check(graph, outside=False)
+
+    assert [at(problem) for problem in problems] == [
+        ("TEST_NODE_UNKNOWN", 14, 9),
+        ("TEST_NODE_UNKNOWN", 15, 9),
+        ("TEST_NODE_UNKNOWN", 17, 9),
+    ]
+    assert [problem.hint for problem in problems] == [
+        "Did you mean 'views'?",
+        "'clean' is a step; rows are given to sources: views.",
+        "Did you mean 'clean'?",
+    ]
+    assert problems[0].message == "test 'wrong names' names 'veiws' under `given`, which is not a source"
