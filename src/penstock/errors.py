@@ -119,9 +119,7 @@ class PenstockError(Exception):
     """One or several problems that stop what was asked for."""
 
     def __init__(self, problems: Problem | Iterable[Problem]) -> None:
-        self.problems: tuple[Problem, ...] = (
-            (problems,) if isinstance(problems, Problem) else tuple(problems)
-        )
+        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     @classmethod
@@ -158,77 +156,252 @@ define("FILE_EMPTY", "{path} is empty", "A pipeline file starts with `apiVersion
 define("FILE_KIND_UNKNOWN", "cannot read {path} as a pipeline", "Use a .yaml, .yml, .sql or .py file.")
 define("FILE_UNREADABLE", "cannot read {path}: {reason}", "Check that the file is UTF-8 text and may be read.")
 define("YAML_SYNTAX", "not valid YAML: {reason}", "{advice}")
-define("PYTHON_FILE_FAILED", "{path} could not be run: {reason}", "The file is plain Python; run it alone to see the whole error.")
-define("PYTHON_FILE_NO_PIPELINE", "{path} defines {count} pipelines, expected one", "Assign exactly one `ps.Pipeline(...)` to a module-level name.")
-define("SQL_FILE_HEADER", "no header in {path}: {reason}", "Start the file with `/* penstock` followed by YAML (metadata, sources, sinks) and `*/`.")
-define("SQL_FILE_STATEMENT", "cannot use this statement in a pipeline: {statement}", "Write steps as `CREATE VIEW name AS SELECT ...;` and feed a sink with `INSERT INTO sink TABLE step;`.")
-define("SQL_FILE_SINK_UNKNOWN", "there is no sink called '{name}'", "{suggestion} Sinks are declared in the header of the file.")
+define(
+    "PYTHON_FILE_FAILED",
+    "{path} could not be run: {reason}",
+    "The file is plain Python; run it alone to see the whole error.",
+)
+define(
+    "PYTHON_FILE_NO_PIPELINE",
+    "{path} defines {count} pipelines, expected one",
+    "Assign exactly one `ps.Pipeline(...)` to a module-level name.",
+)
+define(
+    "SQL_FILE_HEADER",
+    "no header in {path}: {reason}",
+    "Start the file with `/* penstock` followed by YAML (metadata, sources, sinks) and `*/`.",
+)
+define(
+    "SQL_FILE_STATEMENT",
+    "cannot use this statement in a pipeline: {statement}",
+    "Write steps as `CREATE VIEW name AS SELECT ...;` and feed a sink with `INSERT INTO sink TABLE step;`.",
+)
+define(
+    "SQL_FILE_SINK_UNKNOWN",
+    "there is no sink called '{name}'",
+    "{suggestion} Sinks are declared in the header of the file.",
+)
 define("SPEC_UNKNOWN_KEY", "unknown key '{key}' in {where}", "{suggestion}")
 define("SPEC_MISSING_KEY", "'{key}' is missing in {where}", "{advice}")
 define("SPEC_WRONG_TYPE", "{where} must be {expected}, not {found}", "{advice}")
 define("SPEC_BAD_VALUE", "{where}: {reason}", "{advice}")
-define("SPEC_BAD_NAME", "'{name}' cannot be the name of a {kind}", "Use lower-case letters, digits and underscores, starting with a letter.")
-define("SPEC_DUPLICATE_NAME", "'{name}' is defined twice", "First defined at {first}. Names of sources, steps and sinks are unique in a pipeline.")
+define(
+    "SPEC_BAD_NAME",
+    "'{name}' cannot be the name of a {kind}",
+    "Use lower-case letters, digits and underscores, starting with a letter.",
+)
+define(
+    "SPEC_DUPLICATE_NAME",
+    "'{name}' is defined twice",
+    "First defined at {first}. Names of sources, steps and sinks are unique in a pipeline.",
+)
 define("SPEC_DUPLICATE_KEY", "'{key}' is given twice in {where}", "First given at {first}; keep one of them.")
 define("SPEC_VERSION", "apiVersion is '{found}'", "This Penstock reads `apiVersion: penstock/v1`.")
 define("COMPONENT_UNKNOWN", "there is no {kind} called '{name}'", "{suggestion}")
 define("COMPONENT_MISSING", "{where} names no component", "Add one of: {known}.")
-define("COMPONENT_AMBIGUOUS", "{where} names several components: {found}", "One {kind} has one component; split it into several.")
-define("FORMAT_NOT_USED", "source '{name}' takes no format", "Remove `format`; `{component}` knows the shape of its rows.")
-define("FORMAT_MISSING", "source '{name}' has no format", "Add `format: {{json: {{schema: {{...}}}}}}` beside `{component}`.")
+define(
+    "COMPONENT_AMBIGUOUS",
+    "{where} names several components: {found}",
+    "One {kind} has one component; split it into several.",
+)
+define(
+    "FORMAT_NOT_USED", "source '{name}' takes no format", "Remove `format`; `{component}` knows the shape of its rows."
+)
+define(
+    "FORMAT_MISSING",
+    "source '{name}' has no format",
+    "Add `format: {{json: {{schema: {{...}}}}}}` beside `{component}`.",
+)
 define("SECRET_SYNTAX", "'{text}' is not a secret reference", "Write ${{secret:env/NAME}} or ${{secret:file/PATH}}.")
 define("SECRET_NOT_SET", "secret {reference} is not set", "{advice}", owner=Owner.OPERATOR)
-define("SECRET_IN_PLAIN_TEXT", "{where} holds a secret in plain text", "Refer to it instead: ${{secret:env/NAME}} or ${{secret:file/PATH}}.")
+define(
+    "SECRET_IN_PLAIN_TEXT",
+    "{where} holds a secret in plain text",
+    "Refer to it instead: ${{secret:env/NAME}} or ${{secret:file/PATH}}.",
+)
 
 # --- the graph ---------------------------------------------------------------------------------------------
 define("PIPELINE_EMPTY", "the pipeline has no {kind}", "Add at least one entry under `{kind}:`.")
 define("INPUT_UNKNOWN", "'{node}' reads from '{name}', which does not exist", "{suggestion}")
 define("INPUT_COUNT", "'{node}' ({component}) takes {expected}, but `from` names {found}", "Change `from`.")
 define("INPUT_REPEATED", "'{node}' reads from '{name}' more than once", "Name each input once.")
-define("GRAPH_CYCLE", "steps read from each other in a circle: {cycle}", "Break the circle: a step can only read what comes before it.")
-define("STEP_UNUSED", "nothing reads {kind} '{name}'", "Connect it to a sink or remove it; it is not run.", severity=Severity.WARNING)
+define(
+    "GRAPH_CYCLE",
+    "steps read from each other in a circle: {cycle}",
+    "Break the circle: a step can only read what comes before it.",
+)
+define(
+    "STEP_UNUSED",
+    "nothing reads {kind} '{name}'",
+    "Connect it to a sink or remove it; it is not run.",
+    severity=Severity.WARNING,
+)
 define("TEST_NODE_UNKNOWN", "test '{test}' names '{name}' under `{part}`, which is not {expected}", "{suggestion}")
 
 # --- analysis by Spark -------------------------------------------------------------------------------------
 define("SQL_SYNTAX", "SQL of '{node}' cannot be parsed: {reason}", "Spark SQL is expected here.")
 define("SQL_UNKNOWN_COLUMN", "column '{column}' does not exist in '{node}'", "{suggestion}")
 define("SQL_UNKNOWN_TABLE", "'{node}' reads table '{table}', which is not one of its inputs", "{suggestion}")
-define("SQL_UNKNOWN_FUNCTION", "function '{function}' does not exist in '{node}'", "See Spark's list of built-in functions.")
+define(
+    "SQL_UNKNOWN_FUNCTION",
+    "function '{function}' does not exist in '{node}'",
+    "See Spark's list of built-in functions.",
+)
 define("SQL_INVALID", "'{node}' cannot be analysed: {reason}", "{advice}")
-define("TYPE_MISMATCH", "types do not fit in '{node}': {reason}", "Cast one side, for example `CAST(column AS BIGINT)`.")
-define("UNION_SCHEMAS_DIFFER", "'{node}' cannot union its inputs: {reason}", "Give all inputs the same columns with a `select` step first.")
+define(
+    "TYPE_MISMATCH", "types do not fit in '{node}': {reason}", "Cast one side, for example `CAST(column AS BIGINT)`."
+)
+define(
+    "UNION_SCHEMAS_DIFFER",
+    "'{node}' cannot union its inputs: {reason}",
+    "Give all inputs the same columns with a `select` step first.",
+)
 define("COLUMN_UNKNOWN", "'{node}' needs column '{column}', which its input does not have", "{suggestion}")
 define("EVENT_TIME_COLUMN_UNKNOWN", "event time column '{column}' is not in source '{node}'", "{suggestion}")
-define("EVENT_TIME_NOT_A_TIMESTAMP", "event time column '{column}' of '{node}' is {type}, not timestamp", "Declare it as `timestamp` in the schema.")
-define("EVENT_TIME_REQUIRED", "'{node}' ({component}) needs event time, and none of its sources declares it", "Add `eventTime: {{column: ..., maxDelay: ...}}` to the source.")
+define(
+    "EVENT_TIME_NOT_A_TIMESTAMP",
+    "event time column '{column}' of '{node}' is {type}, not timestamp",
+    "Declare it as `timestamp` in the schema.",
+)
+define(
+    "EVENT_TIME_REQUIRED",
+    "'{node}' ({component}) needs event time, and none of its sources declares it",
+    "Add `eventTime: {{column: ..., maxDelay: ...}}` to the source.",
+)
 define("OPERATORS_UNSUPPORTED", "'{node}' cannot run as a stream: {reason}", "{advice}")
-define("OUTPUT_NEEDS_UPSERT", "'{node}' keeps changing rows it has already given out, and sink '{sink}' can only append", "Give the sink a `key`, or aggregate by a time window over the event time so that rows become final.")
-define("OUTPUT_MODES_CLASH", "'{first}' needs rows to become final, and '{second}' keeps changing rows", "Put the two in separate pipelines.")
-define("PYTHON_STEP_NOT_FOUND", "'{node}' names {target}, which cannot be loaded: {reason}", "Write `module:function`; the module lies beside the pipeline file or is installed.")
-define("PYTHON_STEP_FAILED", "the function of '{node}' failed: {reason}", "The function gets the input and must return the output, see the reference of the `python` step.")
+define(
+    "OUTPUT_NEEDS_UPSERT",
+    "'{node}' keeps changing rows it has already given out, and sink '{sink}' can only append",
+    "Give the sink a `key`, or aggregate by a time window over the event time so that rows become final.",
+)
+define(
+    "OUTPUT_MODES_CLASH",
+    "'{first}' needs rows to become final, and '{second}' keeps changing rows",
+    "Put the two in separate pipelines.",
+)
+define(
+    "PYTHON_STEP_NOT_FOUND",
+    "'{node}' names {target}, which cannot be loaded: {reason}",
+    "Write `module:function`; the module lies beside the pipeline file or is installed.",
+)
+define(
+    "PYTHON_STEP_FAILED",
+    "the function of '{node}' failed: {reason}",
+    "The function gets the input and must return the output, see the reference of the `python` step.",
+)
 define("PATH_NOT_FOUND", "{where} does not exist: {path}", "Create it, or correct `path` in the pipeline file.")
-define("SCHEMA_NOT_INFERRED", "the schema of '{node}' cannot be told from its files: {reason}", "Declare `schema` in the format.")
+define(
+    "SCHEMA_NOT_INFERRED",
+    "the schema of '{node}' cannot be told from its files: {reason}",
+    "Declare `schema` in the format.",
+)
 define("SINK_COLUMN_UNKNOWN", "sink '{node}' needs column '{column}', which its input does not have", "{suggestion}")
 define("SINK_TYPE_UNSUPPORTED", "sink '{node}' ({component}) cannot store column '{column}' of type {type}", "{advice}")
-define("SINK_TABLE_DIFFERS", "table '{table}' of sink '{node}' does not fit: {reason}", "Change the table or the pipeline, or write to another table.", owner=Owner.OPERATOR)
+define(
+    "SINK_TABLE_DIFFERS",
+    "table '{table}' of sink '{node}' does not fit: {reason}",
+    "Change the table or the pipeline, or write to another table.",
+    owner=Owner.OPERATOR,
+)
 
 # --- running -----------------------------------------------------------------------------------------------
-define("STATE_OF_ANOTHER_PIPELINE", "{path} holds the state of pipeline '{found}', not of '{expected}'", "Give this pipeline its own `--state-dir`.", owner=Owner.OPERATOR)
-define("STATE_IN_USE", "{path} is in use by process {pid}", "Stop that run first, or give this one its own `--state-dir`.", owner=Owner.OPERATOR, exit_code=1)
-define("STATE_UNREADABLE", "state in {path} cannot be read: {reason}", "Restore the file from a copy, or start anew with an empty `--state-dir` and an empty output.", owner=Owner.OPERATOR, exit_code=1)
-define("STATE_SOURCES_CHANGED", "the saved state does not fit the sources of this file: {reason}", "Put the sources back, or start anew with another `--state-dir` and another output.", owner=Owner.OPERATOR)
-define("SINK_OF_ANOTHER_RUN", "sink '{node}' already holds rows written from other state ({path})", "Run with the state that wrote it, or write to an empty place: appending again would store rows twice.", owner=Owner.OPERATOR, exit_code=1)
-define("SINK_FENCED", "sink '{node}' has been taken over by a newer run (epoch {newer}, this one has {epoch})", "Only one run may write; this one has stopped.", owner=Owner.OPERATOR, exit_code=1)
-define("SINK_FAILED", "sink '{node}' could not write batch {batch}: {reason}", "{advice}", owner=Owner.EXTERNAL, exit_code=1)
+define(
+    "STATE_OF_ANOTHER_PIPELINE",
+    "{path} holds the state of pipeline '{found}', not of '{expected}'",
+    "Give this pipeline its own `--state-dir`.",
+    owner=Owner.OPERATOR,
+)
+define(
+    "STATE_IN_USE",
+    "{path} is in use by process {pid}",
+    "Stop that run first, or give this one its own `--state-dir`.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "STATE_UNREADABLE",
+    "state in {path} cannot be read: {reason}",
+    "Restore the file from a copy, or start anew with an empty `--state-dir` and an empty output.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "STATE_SOURCES_CHANGED",
+    "the saved state does not fit the sources of this file: {reason}",
+    "Put the sources back, or start anew with another `--state-dir` and another output.",
+    owner=Owner.OPERATOR,
+)
+define(
+    "SINK_OF_ANOTHER_RUN",
+    "sink '{node}' already holds rows written from other state ({path})",
+    "Run with the state that wrote it, or write to an empty place: appending again would store rows twice.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SINK_FENCED",
+    "sink '{node}' has been taken over by a newer run (epoch {newer}, this one has {epoch})",
+    "Only one run may write; this one has stopped.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SINK_FAILED",
+    "sink '{node}' could not write batch {batch}: {reason}",
+    "{advice}",
+    owner=Owner.EXTERNAL,
+    exit_code=1,
+)
 define("SOURCE_FAILED", "source '{node}' could not be read: {reason}", "{advice}", owner=Owner.EXTERNAL, exit_code=1)
-define("SOURCE_FILE_CORRUPT", "a file of the source is not readable: {reason}", "Replace or remove the file; its rows cannot be told apart, so none was skipped.", owner=Owner.EXTERNAL, exit_code=1)
-define("DISK_FULL", "no space left on the disk of {path}", "Free space and run again: nothing of the unfinished batch was kept.", owner=Owner.OPERATOR, exit_code=1)
-define("PATH_NOT_WRITABLE", "cannot write to {path}: {reason}", "Check permissions and that the disk is not read-only.", owner=Owner.OPERATOR, exit_code=1)
-define("JAVA_MISSING", "Java {needed} or newer was not found ({reason})", "Install a JRE 17, for example `apt-get install openjdk-17-jre-headless`, or set JAVA_HOME.", owner=Owner.OPERATOR, exit_code=1)
+define(
+    "SOURCE_FILE_CORRUPT",
+    "a file of the source is not readable: {reason}",
+    "Replace or remove the file; its rows cannot be told apart, so none was skipped.",
+    owner=Owner.EXTERNAL,
+    exit_code=1,
+)
+define(
+    "DISK_FULL",
+    "no space left on the disk of {path}",
+    "Free space and run again: nothing of the unfinished batch was kept.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "PATH_NOT_WRITABLE",
+    "cannot write to {path}: {reason}",
+    "Check permissions and that the disk is not read-only.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "JAVA_MISSING",
+    "Java {needed} or newer was not found ({reason})",
+    "Install a JRE 17, for example `apt-get install openjdk-17-jre-headless`, or set JAVA_HOME.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
 define("JVM_FAILED", "Spark did not start: {reason}", "See the log: {log}", owner=Owner.OPERATOR, exit_code=1)
-define("JVM_DIED", "Spark ended unexpectedly", "See the log: {log}. Often memory: try `--driver-memory 4g`.", owner=Owner.OPERATOR, exit_code=1)
-define("BATCH_FAILED", "batch {batch} failed: {reason}", "Nothing of the batch was kept. See the log: {log}; `--debug` shows Spark's own error.", owner=Owner.BUG, exit_code=1)
-define("ROW_FAILED", "a row made '{node}' fail: {reason}", "Guard the expression, for example with `try_cast` or `try_divide`; nothing of the batch was kept.", exit_code=1)
+define(
+    "JVM_DIED",
+    "Spark ended unexpectedly",
+    "See the log: {log}. Often memory: try `--driver-memory 4g`.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "BATCH_FAILED",
+    "batch {batch} failed: {reason}",
+    "Nothing of the batch was kept. See the log: {log}; `--debug` shows Spark's own error.",
+    owner=Owner.BUG,
+    exit_code=1,
+)
+define(
+    "ROW_FAILED",
+    "a row made '{node}' fail: {reason}",
+    "Guard the expression, for example with `try_cast` or `try_divide`; nothing of the batch was kept.",
+    exit_code=1,
+)
 define("CONF_NOT_ALLOWED", "Spark option '{key}' cannot be set: {reason}", "{advice}")
 define("USAGE", "{reason}", "{advice}")
 define("TESTS_MISSING", "{path} holds no tests", "Add `tests:` with `given` and `expect`.")

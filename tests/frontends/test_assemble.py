@@ -3,14 +3,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-
-from penstock.components.base import Component
-from penstock.errors import Location
-from penstock.frontends.configs import read_config
-from penstock.frontends.findings import Findings
-from penstock.spec.fields import Config, field
-from penstock.spec.location import Places
-from penstock.spec.units import Duration
 from tests.frontends.reading import (
     HEAD,
     mistakes,
@@ -22,6 +14,14 @@ from tests.frontends.reading import (
     with_source,
     with_step,
 )
+
+from penstock.components.base import Component
+from penstock.errors import Location
+from penstock.frontends.configs import read_config
+from penstock.frontends.findings import Findings
+from penstock.spec.fields import Config, field
+from penstock.spec.location import Places
+from penstock.spec.units import Duration
 
 MEMORY = "memory: {schema: {id: string}}"
 JSON = "format: {json: {schema: {id: string}}}"
@@ -57,7 +57,7 @@ spec:
     assert source.format is not None
     assert source.event_time is not None
     assert source.event_time.max_delay == Duration(60_000)
-    assert [(step.name, step.inputs) for step in pipeline.steps] == [("clean", ("views",)), ("both", ("views", "clean"))]
+    assert {step.name: step.inputs for step in pipeline.steps} == {"clean": ("views",), "both": ("views", "clean")}
     assert pipeline.steps[0].component.model_dump() == {"query": "SELECT * FROM views"}
     assert (pipeline.sinks[0].input, pipeline.sinks[0].component.model_dump()["key"]) == ("both", ("id",))
     assert pipeline.dead_letters is not None

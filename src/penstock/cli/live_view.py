@@ -98,7 +98,9 @@ def panel(status: Status, now: dt.datetime, master: str, *, hint: bool = True) -
     head.add_column()
     head.add_column(justify="right")
     name = Text.assemble((status.pipeline, "bold"), (f"  on {master}", "dim"))
-    head.add_row(name, Text.assemble(("● ", colour), (status.phase, colour), (f"  {clock(now - status.started)}", "dim")))
+    head.add_row(
+        name, Text.assemble(("● ", colour), (status.phase, colour), (f"  {clock(now - status.started)}", "dim"))
+    )
     figures = Table.grid(padding=(0, 2))
     figures.add_column(style="dim", no_wrap=True)
     figures.add_column()
@@ -121,12 +123,17 @@ def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
     dead, late = sum(status.rows_dead.values()), status.late_rows
     rate = f"{last.rows_per_second:>10,.0f} rows/s  " if last else ""
     rows = [
-        ("rows in", Text.assemble(f"{sum(status.rows_in.values()):>14,}  ", rate, (sparkline(status.recent_rates), "cyan"))),
+        (
+            "rows in",
+            Text.assemble(f"{sum(status.rows_in.values()):>14,}  ", rate, (sparkline(status.recent_rates), "cyan")),
+        ),
         ("rows out", Text(_by_name(status.rows_out))),
         ("watermark", Text(_watermark(status, now))),
     ]
     if last is not None:
-        rows.append(("batch", Text(f"{f'#{last.batch}':>14}  {last.duration_ms / 1000:.2f} s   {_phases(last.phases_ms)}")))
+        rows.append(
+            ("batch", Text(f"{f'#{last.batch}':>14}  {last.duration_ms / 1000:.2f} s   {_phases(last.phases_ms)}"))
+        )
         rows.append(("state", Text(f"{last.state_rows:>14,}  rows   {size(last.state_bytes)}")))
     rows.append(("late", Text(f"{late:>14,}", "yellow" if late else "")))
     rows.append(("dead", Text(f"{dead:>14,}", "yellow" if dead else "")))

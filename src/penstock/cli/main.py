@@ -38,7 +38,9 @@ def _version(wanted: bool) -> None:
 def common(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     context.obj = {"debug": debug}
 

@@ -27,7 +27,9 @@ class Format(StrEnum):
 
 
 def print_json(value: Any) -> None:
-    out.print_json(json.dumps(value, default=str)) if out.is_terminal else print(json.dumps(value, indent=2, default=str))
+    out.print_json(json.dumps(value, default=str)) if out.is_terminal else print(
+        json.dumps(value, indent=2, default=str)
+    )
 
 
 def print_problems(problems: Iterable[Problem], console: Console = err) -> None:

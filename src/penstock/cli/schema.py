@@ -14,7 +14,9 @@ def register(app: typer.Typer) -> None:
 
 
 def schema(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of the terminal.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of the terminal.")
+    ] = None,
 ) -> None:
     """Print the JSON Schema of the pipeline file.
 

@@ -11,11 +11,10 @@ from penstock.errors import PenstockError
 Master = Annotated[
     str, typer.Option("--master", metavar="URL", help="Spark master: local[*], local[N], spark://…, yarn, k8s://….")
 ]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark option; may be repeated.")
-]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark option; may be repeated.")]
 Packages = Annotated[
-    list[str] | None, typer.Option("--packages", metavar="G:A:V", help="Maven coordinates of jars to add; may be repeated.")
+    list[str] | None,
+    typer.Option("--packages", metavar="G:A:V", help="Maven coordinates of jars to add; may be repeated."),
 ]
 DriverMemory = Annotated[
     str | None, typer.Option("--driver-memory", metavar="SIZE", help="Memory of the driver, such as 4g.")

@@ -13,10 +13,10 @@ from penstock.errors import PenstockError
 
 
 def register(app: typer.Typer) -> None:
-    app.command("test")(test)
+    app.command("test")(run_tests)
 
 
-def test(
+def run_tests(
     file: Annotated[Path, typer.Argument(help="The pipeline: a .yaml, .sql or .py file.")],
     select: Annotated[str, typer.Option("--select", "-k", help="Only tests whose name contains this.")] = "",
     output: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.text,
@@ -45,7 +45,9 @@ def test(
                         out.print(Text(f"     {node}: {line}"))
     failed = sum(not result.passed for result in results)
     if output is Format.json:
-        found = [{"name": r.name, "passed": r.passed, "seconds": r.seconds, "differences": r.differences} for r in results]
+        found = [
+            {"name": r.name, "passed": r.passed, "seconds": r.seconds, "differences": r.differences} for r in results
+        ]
         print_json({"passed": len(results) - failed, "failed": failed, "tests": found})
     else:
         out.print(Text(f"{len(results) - failed} passed, {failed} failed", "bold red" if failed else "bold green"))

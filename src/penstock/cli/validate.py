@@ -37,12 +37,16 @@ def validate(
         problems = list(examined.problems)
         if spark and examined.graph is not None:
             problems += _analysed(examined.graph)
-        problems.sort(key=lambda problem: (problem.location.line, problem.location.column) if problem.location else (0, 0))
+        problems.sort(
+            key=lambda problem: (problem.location.line, problem.location.column) if problem.location else (0, 0)
+        )
         found.append((file, problems))
     failing = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     failed = any(problem.severity in failing for _, problems in found for problem in problems)
     if output is Format.json:
-        listed = [{"file": str(file), "problems": [problem.as_dict() for problem in problems]} for file, problems in found]
+        listed = [
+            {"file": str(file), "problems": [problem.as_dict() for problem in problems]} for file, problems in found
+        ]
         print_json({"valid": not failed, "files": listed})
     else:
         for file, problems in found:

@@ -29,7 +29,9 @@ def verify(checkpoint: Path) -> None:
                 _verify_log_file(file)
     if committed > planned:
         file = checkpoint / "offsets" / str(committed)
-        raise PenstockError.of("STATE_UNREADABLE", path=file, reason=f"it is missing, and batch {committed} was committed")
+        raise PenstockError.of(
+            "STATE_UNREADABLE", path=file, reason=f"it is missing, and batch {committed} was committed"
+        )
 
 
 def _verify_log_file(file: Path) -> None:

@@ -66,6 +66,4 @@ def split_trunk(batch: DataFrame, trunk: tuple[str, ...]) -> dict[str, DataFrame
         return {trunk[0]: batch}
     from pyspark.sql import functions as F
 
-    return {
-        name: batch.where(F.col(TAG) == index).select(f"{TAG}_{index}.*") for index, name in enumerate(trunk)
-    }
+    return {name: batch.where(F.col(TAG) == index).select(f"{TAG}_{index}.*") for index, name in enumerate(trunk)}

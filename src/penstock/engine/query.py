@@ -19,7 +19,7 @@ from penstock.graph.nodes import Graph
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class RunningPipeline:
@@ -49,7 +49,9 @@ class RunningPipeline:
             .option("checkpointLocation", str(self.state.checkpoint))
             .queryName(self.graph.file.pipeline.name)
         )
-        timing: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{trigger.millis} milliseconds"}
+        timing: dict[str, Any] = (
+            {"availableNow": True} if once else {"processingTime": f"{trigger.millis} milliseconds"}
+        )
         try:
             self.query = writer.trigger(**timing).start()
         except Exception as error:
@@ -71,7 +73,7 @@ class RunningPipeline:
         """Waits for the end; whether it has come. Raises what went wrong."""
         assert self.query is not None
         try:
-            return bool(self.query.awaitTermination(seconds))
+            return bool(self.query.awaitTermination(seconds))  # type: ignore[arg-type]  # it takes fractions
         except Exception as error:
             raise self._failed(error) from error
 

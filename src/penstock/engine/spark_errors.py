@@ -12,7 +12,10 @@ _LINE_POSITION = re.compile(r"\(line (\d+), pos (\d+)\)")
 _NOISE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _ADVICE = (
     ("Distinct aggregations", "Use approx_count_distinct(...), which works on streams."),
-    ("Non-time-based windows", "ROW_NUMBER and other OVER windows need the end of the data; aggregate by a time window."),
+    (
+        "Non-time-based windows",
+        "ROW_NUMBER and other OVER windows need the end of the data; aggregate by a time window.",
+    ),
     ("Sorting", "Drop ORDER BY: a stream has no end; sort when reading the result."),
     ("LIMIT", "Drop LIMIT: a stream has no end; limit when reading the result."),
     ("limit", "Drop LIMIT: a stream has no end; limit when reading the result."),

@@ -1,9 +1,9 @@
 """The folder in which a pipeline keeps its state: who owns it, which run this is, and that only one runs at a time.
 
-    pipeline.json   name, lineage (made once, the identity sinks know batches by), epoch (counts the runs)
-    checkpoint/     Spark's
-    ledger.db       row counts of every batch
-    logs/  dead/  spool/  scratch/  lock
+pipeline.json   name, lineage (made once, the identity sinks know batches by), epoch (counts the runs)
+checkpoint/     Spark's
+ledger.db       row counts of every batch
+logs/  dead/  spool/  scratch/  lock
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class StateDir:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -75,10 +75,12 @@ class _Assembly:
             "run": self._settings(spec.RunSettings, body, "run") or spec.RunSettings(),
             "tests": tuple(case for case in self._tests(body) if case is not None),
         }
-        return spec.Pipeline(name=name if isinstance(name, str) else "", labels=labels, **parts)
+        return spec.Pipeline(name=name, labels=labels, **parts)
 
     def _sound(
-        self, read: Callable[[str, Mapping[str, Any], Path_], _N | None], entries: list[tuple[str, Mapping[str, Any], Path_]]
+        self,
+        read: Callable[[str, Mapping[str, Any], Path_], _N | None],
+        entries: list[tuple[str, Mapping[str, Any], Path_]],
     ) -> tuple[_N, ...]:
         """The entries nothing is wrong with; the others are noted as broken."""
         sound: dict[str, _N] = {}
@@ -139,7 +141,9 @@ class _Assembly:
             self._missing(("metadata",), "name", advice)
             return "", labels
         name = metadata["name"]
-        if self._is_text(name, ("metadata", "name")) and not spec.PIPELINE_NAME.fullmatch(name):
+        if not self._is_text(name, ("metadata", "name")):
+            return "", labels
+        if not spec.PIPELINE_NAME.fullmatch(name):
             self.findings.at_value("SPEC_BAD_NAME", ("metadata", "name"), name=name, kind="pipeline")
         return name, labels
 

@@ -64,7 +64,6 @@ class sources:
     ) -> _MemorySource:
         """Rows from the pipeline file itself or from a test: no files, no servers."""
 
-
 class formats:
     @staticmethod
     def Csv(
@@ -94,7 +93,6 @@ class formats:
     @staticmethod
     def Text() -> _TextFormat:
         """Plain text, one row a line, in the single column `value`."""
-
 
 class steps:
     @staticmethod
@@ -142,7 +140,6 @@ class steps:
     ) -> _UnionStep:
         """All rows of all inputs, duplicates kept. Columns are matched by name."""
 
-
 class sinks:
     @staticmethod
     def Console(
@@ -176,4 +173,3 @@ class sinks:
         version: str | None = ...,
     ) -> _SqliteSink:
         """Stores rows in a table of a SQLite file, exactly once."""
-

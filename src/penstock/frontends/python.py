@@ -109,9 +109,7 @@ class Pipeline:
         """Adds a step that runs a Spark SQL query over nodes, each a table under its own name."""
         return self._add("steps", name, {"from": self._names(inputs), "sql": query})
 
-    def test(
-        self, name: str, *, given: Mapping[Node | str, Rows], expect: Mapping[Node | str, Rows]
-    ) -> None:
+    def test(self, name: str, *, given: Mapping[Node | str, Rows], expect: Mapping[Node | str, Rows]) -> None:
         """Adds a test: rows for sources, and rows that must leave a step or reach a sink. Times become texts."""
         index = len(self._spec["tests"])
         self._spec["tests"].append({"name": name, "given": _rows(given), "expect": _rows(expect)})

@@ -1,12 +1,12 @@
 """Pipelines in SQL: a header in a comment declares sources and sinks, views are the steps between them.
 
-    /* penstock
-    name: engagement
-    sources: {views: {files: {path: ./in}, format: {json: {schema: {id: string}}}}}
-    sinks: {out: {files: {path: ./out}}}
-    */
-    CREATE VIEW clean AS SELECT * FROM views WHERE id IS NOT NULL;
-    INSERT INTO out TABLE clean;
+/* penstock
+name: engagement
+sources: {views: {files: {path: ./in}, format: {json: {schema: {id: string}}}}}
+sinks: {out: {files: {path: ./out}}}
+*/
+CREATE VIEW clean AS SELECT * FROM views WHERE id IS NOT NULL;
+INSERT INTO out TABLE clean;
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class _Scan:
                 expected = level.in_from = True
             elif text == "TABLE" or (text == "," and level.in_from):
                 expected = True
-            elif text in _FROM_ENDS or (text == "LATERAL" and self._word(index + 1) == "VIEW"):
+            elif text.partition(" ")[0] in _FROM_ENDS or (text == "LATERAL" and self._word(index + 1) == "VIEW"):
                 level.in_from = expected = False
 
     def _word(self, index: int) -> str:

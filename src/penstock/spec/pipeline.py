@@ -34,8 +34,12 @@ class Source(Config):
 
     name: str = field(doc="Unique name; steps and sinks refer to it.", change=Change.LOSES_STATE)
     component: SerializeAsAny[Config] = field(doc="Where the rows come from.")
-    format: SerializeAsAny[Config] | None = field(None, doc="How the rows are encoded, for sources that read bytes or files.")
-    event_time: EventTime | None = field(None, doc="Event time and its tolerated delay; needed by windows and other steps that reason about time.")
+    format: SerializeAsAny[Config] | None = field(
+        None, doc="How the rows are encoded, for sources that read bytes or files."
+    )
+    event_time: EventTime | None = field(
+        None, doc="Event time and its tolerated delay; needed by windows and other steps that reason about time."
+    )
 
 
 class Step(Config):
@@ -59,7 +63,7 @@ class StateSettings(Config):
 
     partitions: int | None = field(
         None, ge=1, le=4096, change=Change.RESCALE,
-        doc="Into how many partitions state is divided; fixed when the pipeline first runs. Default: the number of cores.",
+        doc="Into how many partitions state is divided; fixed by the first run. Default: the number of cores.",
     )  # fmt: skip
 
 
@@ -77,9 +81,7 @@ class TestCase(Config):
     __test__ = False
 
     name: str = field(doc="What the test shows.", change=Change.NOTHING)
-    given: dict[str, tuple[dict[str, Any], ...]] = field(
-        doc="Rows for each source, as a list.", change=Change.NOTHING
-    )
+    given: dict[str, tuple[dict[str, Any], ...]] = field(doc="Rows for each source, as a list.", change=Change.NOTHING)
     expect: dict[str, tuple[dict[str, Any], ...]] = field(
         doc="Rows that must leave a step or reach a sink, in any order; only the columns named are compared.",
         change=Change.NOTHING,

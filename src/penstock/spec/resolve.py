@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from penstock.spec.fields import Config
 from penstock.spec.secrets import references, resolve, texts
 
-
 _C = TypeVar("_C", bound=Config)
 
 

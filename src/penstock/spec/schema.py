@@ -67,7 +67,7 @@ class Schema:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        types = sorted(_SIMPLE) + ["decimal(10,2)", "array<string>", "map<string,bigint>", "struct<a: int>"]
+        types = [*sorted(_SIMPLE), "decimal(10,2)", "array<string>", "map<string,bigint>", "struct<a: int>"]
         column = {"anyOf": [{"type": "string", "examples": types}, {"type": "object"}]}
         return {
             "anyOf": [

@@ -31,7 +31,9 @@ class SecretRef:
         if self.store == "env":
             value = os.environ.get(self.key)
             if value is None:
-                raise PenstockError.of("SECRET_NOT_SET", reference=self, advice=f"Set the environment variable {self.key}.")
+                raise PenstockError.of(
+                    "SECRET_NOT_SET", reference=self, advice=f"Set the environment variable {self.key}."
+                )
             return value
         try:
             return Path(self.key).read_text("utf-8").rstrip("\r\n")

@@ -75,7 +75,9 @@ def _number(value: Any) -> decimal.Decimal | None:
 
 def _nearest(row: Row, candidates: Sequence[Row]) -> str:
     """Which columns of the most similar row differ."""
-    best = max(candidates, key=lambda other: sum(same(value, other.get(name)) for name, value in row.items()), default=None)
+    best = max(
+        candidates, key=lambda other: sum(same(value, other.get(name)) for name, value in row.items()), default=None
+    )
     if best is None:
         return ""
     wrong = {name: best.get(name) for name, value in row.items() if not same(value, best.get(name))}

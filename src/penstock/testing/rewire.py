@@ -35,23 +35,27 @@ def in_memory(
         )
         for source in pipeline.sources
     )
-    sinks = [
-        sink if sink.name in keep else Sink(name=sink.name, input=sink.input, component=_collecting(sink))  # type: ignore[call-arg]
-        for sink in pipeline.sinks
-    ]
-    steps = {node.name for node in (*pipeline.sources, *pipeline.steps)}
+    sinks = [sink if sink.name in keep else _collecting(sink) for sink in pipeline.sinks]
+    steps = {node.name for node in pipeline.nodes() if not isinstance(node, Sink)}
     for name in watch:
         if name not in steps:
             known = sorted(steps | {sink.name for sink in sinks})
-            params = {"test": "", "name": name, "part": "expect", "expected": "a step or a sink"}
-            raise PenstockError.of("TEST_NODE_UNKNOWN", **params, suggestion=did_you_mean(name, known))
-        sinks.append(Sink(name=f"{WATCH}{name}", input=name, component=MemorySink()))  # type: ignore[call-arg]
+            raise PenstockError.of(
+                "TEST_NODE_UNKNOWN",
+                test="",
+                name=name,
+                part="expect",
+                expected="a step or a sink",
+                suggestion=did_you_mean(name, known),
+            )
+        sinks.append(Sink.model_validate({"name": f"{WATCH}{name}", "from": name, "component": MemorySink()}))
     changed = pipeline.model_copy(update={"sources": sources, "sinks": tuple(sinks), "dead_letters": MemorySink()})
     return PipelineFile(changed, file.places, file.path)
 
 
-def _collecting(sink: Sink) -> MemorySink:
-    return MemorySink(key=tuple(getattr(sink.component, "key", ())))
+def _collecting(sink: Sink) -> Sink:
+    """The same sink in memory; it replaces rows by the same key."""
+    return sink.model_copy(update={"component": MemorySink(key=tuple(getattr(sink.component, "key", ())))})
 
 
 def schema_of(source: SourceSpec, file: PipelineFile, spark: SparkSession, spool: Path) -> Schema:

@@ -45,4 +45,6 @@ format: {json: {schema: {id: string, ts: timestamp, amount: double}}}
         from pyspark.sql import functions as F
 
         parts = F.from_json(raw, "map<string,string>")
-        return unreadable_fields(self.row_schema, parts, "not a JSON object", self.reader_options().get("timestampFormat"))
+        return unreadable_fields(
+            self.row_schema, parts, "not a JSON object", self.reader_options().get("timestampFormat")
+        )

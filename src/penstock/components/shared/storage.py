@@ -96,7 +96,7 @@ class HadoopStorage:
         jvm: Any = spark._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self._root = self._path(root)
-        configuration = spark._jsparkSession.sessionState().newHadoopConf()  # type: ignore[attr-defined]
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
         self._system = self._root.getFileSystem(configuration)
         manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
         self._manager = manager.create(self._root, configuration)

@@ -78,9 +78,7 @@ python: {function: "mypipeline.steps:clean", over: frame}
             return getattr(module, function_name)  # type: ignore[no-any-return]
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            raise PenstockError.of(
-                "PYTHON_STEP_NOT_FOUND", node=node, target=self.function, reason=reason
-            ) from error
+            raise PenstockError.of("PYTHON_STEP_NOT_FOUND", node=node, target=self.function, reason=reason) from error
 
 
 def _import(name: str, folder: Path) -> ModuleType:
@@ -104,5 +102,5 @@ def _import(name: str, folder: Path) -> ModuleType:
         raise
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module

@@ -31,7 +31,7 @@ sql: SELECT user, article, ms / 1000 AS seconds FROM views WHERE article IS NOT 
 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         # Spark runs commands as soon as they are given to spark.sql(); parseQuery takes nothing but a query.
-        context.spark._jsparkSession.sessionState().sqlParser().parseQuery(self.query)  # type: ignore[attr-defined]
+        context.spark._jsparkSession.sessionState().sqlParser().parseQuery(self.query)
         for name, frame in inputs.items():
             frame.createOrReplaceTempView(name)
         try:

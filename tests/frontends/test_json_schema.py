@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from tests.frontends.reading import read, with_body, with_source, with_step
+from tests.frontends.test_load import YAML
+
+from penstock.components.base import Component
+from penstock.components.registry import all_components
+from penstock.frontends.document import read_document
+from penstock.frontends.json_schema import json_schema
+
+SCHEMA = json_schema()
+VALIDATOR = Draft202012Validator(SCHEMA)
+COMPONENTS = [pytest.param(cls, id=f"{cls.kind}-{cls.name}") for cls in all_components()]
+SECTIONS = {"source": "source", "format": "source", "step": "step", "sink": "sink"}
+
+
+def content(text: str) -> dict[str, Any]:
+    return read_document(text, "f.yaml").content
+
+
+def pipeline_around(cls: type[Component]) -> dict[str, Any]:
+    """A pipeline that uses the component as its example says."""
+    section = SECTIONS[cls.kind]
+    inner = {"memory": {"schema": {"id": "string"}}}
+    sources: dict[str, Any] = {"one": inner}
+    body: dict[str, Any] = {"sources": sources, "sinks": {"end": {"from": "one", "console": {}}}}
+    body.setdefault(f"{section}s", {})["example"] = content(cls.example)
+    return {"apiVersion": "penstock/v1", "kind": "Pipeline", "metadata": {"name": "demo"}, "spec": body}
+
+
+def errors(document: Any) -> list[str]:
+    return [error.message for error in VALIDATOR.iter_errors(document)]
+
+
+def test_the_schema_is_a_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.parametrize("cls", COMPONENTS)
+def test_the_example_of_every_component_is_valid(cls: type[Component]) -> None:
+    assert errors(pipeline_around(cls)) == []
+
+
+@pytest.mark.parametrize("cls", COMPONENTS)
+def test_the_example_of_every_component_is_read(cls: type[Component]) -> None:
+    body = f"{SECTIONS[cls.kind]}s:\n  example:\n" + "".join(f"    {line}\n" for line in cls.example.splitlines())
+    others = {
+        "sources": "sources: {one: {memory: {schema: id string}}}\n",
+        "sinks": "sinks: {end: {from: one, console: {}}}\n",
+    }
+    others.pop(f"{SECTIONS[cls.kind]}s", None)
+    pipeline = read(with_body(body + "".join(others.values()))).pipeline
+    (example,) = [node for node in pipeline.nodes() if node.name == "example"]
+    used = [example.component, getattr(example, "format", None)]
+    assert any(type(component) is cls for component in used)
+
+
+def test_a_whole_pipeline_is_valid() -> None:
+    assert errors(content(YAML)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        YAML.replace("maxFilesPerBatch", "maxFilesPerBach"),
+        YAML.replace("eventTime", "evenTime"),
+        YAML.replace("dedupe", "dedup"),
+        YAML.replace("deadLetters", "deadLetter"),
+        YAML.replace("metadata", "metdata"),
+        YAML.replace("partitions: 4", "partitions: many"),
+        YAML.replace("partitions: 4", "partitions: 0"),
+        YAML.replace("penstock/v1", "penstock/v2"),
+        YAML.replace("name: engagement", "name: Engagement!"),
+        YAML.replace("trigger: 2 seconds", "trigger: 2"),
+        YAML.replace("    unique:", "    Unique:"),
+        with_source("{files: {path: x}}"),
+        with_source("{files: {path: x}, memory: {schema: {id: string}}, format: {text: {}}}"),
+        with_source("{memory: {schema: {id: string}}, format: {text: {}}}"),
+        with_source("{memory: {schema: {}}}"),
+        with_source("{}"),
+        with_step("{sql: SELECT 1}"),
+        with_step("{from: views}"),
+        with_step("{from: [], sql: SELECT 1}"),
+        with_step("{from: views, sql: 5}"),
+        with_body("sources: {}\nsinks: {}\n"),
+    ],
+)
+def test_what_the_reader_refuses_the_schema_refuses(text: str) -> None:
+    assert errors(content(text)) != []
+
+
+@pytest.mark.parametrize("step", ["sql: {query: SELECT 1}", "select: [id]", "select: {a: id}", "union: "])
+def test_short_forms_are_valid(step: str) -> None:
+    assert errors(content(with_step(f"{{from: views, {step}}}"))) == []
+
+
+def test_editors_get_docs_and_defaults() -> None:
+    source = SCHEMA["$defs"]["source"]
+    assert source["properties"]["memory"]["description"].startswith("Rows from the pipeline file itself")
+    delay = SCHEMA["$defs"]["EventTime"]["properties"]["maxDelay"]
+    assert (delay["default"], delay["type"]) == ("10 seconds", "string")
+    assert "watermark" in delay["description"]
+    assert "title" not in delay
