@@ -16,10 +16,11 @@ setup: ## Install everything into .venv; quick when nothing has changed
 	@command -v python3 >/dev/null || { echo "python3 was not found; install Python 3.11 or newer" >&2; exit 1; }
 	@python3 scripts/setup.py
 
-# The trap keeps the shell alive on Ctrl-C, so that the pipeline's own exit code decides.
+# A generated stream has a backlog after a pause, so each demo starts anew. The trap keeps the shell alive on Ctrl-C,
+# so that the pipeline's own exit code decides.
 demo: setup ## Run the demo pipeline; Ctrl-C stops it
-	@trap : INT; $(BIN)/penstock run examples/demo.yaml --state-dir .penstock/demo; code=$$?; \
-	[ $$code -eq 0 ] || [ $$code -eq 130 ] || exit $$code
+	@state=$$(mktemp -d); trap : INT; $(BIN)/penstock run examples/demo.yaml --state-dir $$state/demo; code=$$?; \
+	rm -rf $$state; [ $$code -eq 0 ] || [ $$code -eq 130 ] || exit $$code
 
 test: setup ## Run the tests; ARGS="tests/spec -k duration" picks some
 	$(BIN)/python -m pytest $(ARGS)

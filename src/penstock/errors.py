@@ -236,6 +236,17 @@ define(
     "Connect it to a sink or remove it; it is not run.",
     severity=Severity.WARNING,
 )
+define(
+    "TEST_COLUMN_UNKNOWN",
+    "test '{test}' names column '{column}', which '{node}' does not have",
+    "{suggestion}",
+)
+define(
+    "STATE_PARTITIONS_FIXED",
+    "the state is divided into {found} partitions, and the pipeline asks for {wanted}",
+    "Put `state.partitions` back to {found}, or start anew with another `--state-dir` and another output.",
+    owner=Owner.OPERATOR,
+)
 define("TEST_NODE_UNKNOWN", "test '{test}' names '{name}' under `{part}`, which is not {expected}", "{suggestion}")
 
 # --- analysis by Spark -------------------------------------------------------------------------------------

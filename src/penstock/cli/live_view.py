@@ -17,7 +17,14 @@ from penstock.engine.progress import Status
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_SECONDS = 5.0
-_COLOURS = {"running": "green", "stopping": "yellow", "starting Spark": "cyan", "stopped": "blue", "done": "blue"}
+_COLOURS = {
+    "running": "green",
+    "waiting for data": "green",
+    "stopping": "yellow",
+    "starting Spark": "cyan",
+    "stopped": "blue",
+    "done": "blue",
+}
 
 
 class View(Protocol):
@@ -70,11 +77,12 @@ class PlainView:
 
     def show(self, status: Status) -> None:
         now = dt.datetime.now(dt.UTC)
-        state = (status.phase, status.batches)
+        phase = "running" if status.phase == "waiting for data" else status.phase
         due = self._at is None or (now - self._at).total_seconds() >= _PLAIN_SECONDS
-        if state == self._last or not (due or status.phase != self._last[0]):
+        news = phase != self._last[0] or (status.batches != self._last[1] and due)
+        if not news:
             return
-        self._last, self._at = state, now
+        self._last, self._at = (phase, status.batches), now
         self.console.print(plain_line(status, now), markup=False)
 
     def summary(self, status: Status, now: dt.datetime) -> None:
@@ -107,7 +115,7 @@ def panel(status: Status, now: dt.datetime, master: str, *, hint: bool = True) -
     for label, value in _figures(status, now):
         figures.add_row(label, value)
     parts: list[object] = [head, Text(), figures]
-    if hint and status.phase == "running":
+    if hint and status.phase in ("running", "waiting for data"):
         parts += [Text(), Text("Ctrl-C finishes the batch and stops", "dim italic")]
     return Panel(Group(*parts), border_style=colour, padding=(0, 1), width=min(100, _width()))  # type: ignore[arg-type]
 
@@ -121,7 +129,9 @@ def _width() -> int:
 def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
     last = status.last
     dead, late = sum(status.rows_dead.values()), status.late_rows
-    rate = f"{last.rows_per_second:>10,.0f} rows/s  " if last else ""
+    # While it waits the last rate would be a lie.
+    current = last.rows_per_second if last and status.phase != "waiting for data" else 0.0
+    rate = f"{current:>10,.0f} rows/s  " if last else ""
     rows = [
         (
             "rows in",

@@ -59,6 +59,7 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
         try:
             frames[node.name] = builder.frame(node, frames)
             facts[node.name] = _facts(node, frames)
+            _refuse_repeated_inputs(node, frames)
         except Exception as error:
             if not isinstance(error, PenstockError) and not _from_spark(error):
                 raise
@@ -66,6 +67,8 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
     modes = _Modes(spark, graph, frames, facts)
     problems.extend(modes.problems())
     trunk = choose_trunk(graph, {name for name, fact in facts.items() if fact.stateful})
+    if all(name in frames for name in trunk):
+        frames |= builder.apart(trunk, frames, ("OUT",))
     analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
     return Analysed(builder, frames, analysis, tuple(problems))
 
@@ -90,6 +93,25 @@ def _facts(node: Node, frames: dict[str, DataFrame]) -> NodeFacts:
     marks = [item for item in frame.schema.fields if DELAY in (item.metadata or {})]
     watermark = Watermark(marks[0].name, int(marks[0].metadata[DELAY])) if marks else None
     return NodeFacts(columns_of(frame), watermark, _own_state(node, frames))
+
+
+def _refuse_repeated_inputs(node: Node, frames: dict[str, DataFrame]) -> None:
+    """Raises if a query reads one of its inputs twice: Spark keeps one position for each source it is given."""
+    leaves = plan_of(frames[node.name]).collectLeaves().iterator()
+    seen: set[str] = set()
+    while leaves.hasNext():
+        leaf = leaves.next()
+        if not leaf.nodeName().startswith("StreamingRelation"):
+            continue
+        name = str(leaf.sourceIdentifyingName().name())
+        if name in seen:
+            raise PenstockError.of(
+                "OPERATORS_UNSUPPORTED",
+                node=node.name,
+                reason=f"it reads the rows of '{name.split('_VIA_')[0]}' twice in one query",
+                advice="Add a step that passes the rows on (`sql: SELECT * FROM ...`) and name both under `from`.",
+            )
+        seen.add(name)
 
 
 def plan_of(frame: DataFrame) -> Any:

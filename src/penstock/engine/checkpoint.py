@@ -19,6 +19,16 @@ def last_committed(checkpoint: Path) -> int:
     return last_number(checkpoint / "commits")
 
 
+def state_partitions(checkpoint: Path) -> int | None:
+    """Into how many partitions the state was divided when it was first written."""
+    file = checkpoint / "offsets" / str(last_number(checkpoint / "offsets"))
+    if not file.exists():
+        return None
+    conf = json.loads(file.read_text("utf-8").splitlines()[1]).get("conf", {})
+    found = conf.get("spark.sql.shuffle.partitions")
+    return int(found) if found is not None else None
+
+
 def verify(checkpoint: Path) -> None:
     """Raises STATE_UNREADABLE, naming the file, if the newest entries of the logs cannot be read."""
     planned, committed = last_number(checkpoint / "offsets"), last_committed(checkpoint)

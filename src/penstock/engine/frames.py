@@ -30,6 +30,10 @@ class SourceMarks:
     readable: int
 
 
+_UNCOUNTED = SourceMarks(900_000, 900_001)
+"""Marks of further copies of a source: their rows are those of the first one, counted there."""
+
+
 class FrameBuilder:
     """Frames by node name. Building runs no job; a node's frame may raise what Spark's analyser raises."""
 
@@ -43,28 +47,55 @@ class FrameBuilder:
     def frame(self, node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
         if node.kind == "source":
             return self._source(node)
+        return self._step(node, self.apart(node.inputs, inputs, (node.name,)))
+
+    def apart(
+        self, names: tuple[str, ...], frames: Mapping[str, DataFrame], via: tuple[str, ...]
+    ) -> dict[str, DataFrame]:
+        """The frames of these nodes, such that no source is read by two of them: Spark wants each named once.
+
+        A node that shares a source with one before it is built anew on a copy of the source. Copies are named by
+        the way rows take, so that a name stays the same while other parts of the pipeline change.
+        """
+        found: dict[str, DataFrame] = {}
+        taken: set[str] = set()
+        for name in names:
+            sources = self._sources_of(name)
+            shared = frames[name].isStreaming and sources & taken
+            found[name] = self._again(name, via) if shared else frames[name]
+            taken |= sources
+        return found
+
+    def _sources_of(self, name: str) -> set[str]:
+        return {found for found in (name, *self.graph.ancestors(name)) if self.graph.nodes[found].kind == "source"}
+
+    def _again(self, name: str, via: tuple[str, ...]) -> DataFrame:
+        node = self.graph.nodes[name]
+        if node.kind == "source":
+            return self._source(node, via)
+        return self._step(node, {below: self._again(below, (*via, name)) for below in node.inputs})
+
+    def _step(self, node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
         component = with_secrets(node.component)
         assert isinstance(component, Step)
-        ordered = {name: inputs[name] for name in node.inputs}
-        return component.apply(ordered, self._step_context(node, ordered))
+        return component.apply(inputs, self._step_context(node, inputs))
 
     def _step_context(self, node: Node, inputs: Mapping[str, DataFrame]) -> StepContext:
         times = [name for frame in inputs.values() if (name := event_time_of(frame)) is not None]
         return StepContext(self.spark, node.name, self.graph.file.folder, times[0] if times else None)
 
-    def read_context(self, node: Node) -> ReadContext:
+    def read_context(self, node: Node, via: tuple[str, ...] = ()) -> ReadContext:
         assert isinstance(node.spec, SourceSpec)
         found = with_secrets(node.spec.format) if node.spec.format is not None else None
         assert found is None or isinstance(found, Format)
-        return ReadContext(self.spark, node.name, self.graph.file.folder, self.spool, found)
+        return ReadContext(self.spark, node.name, self.graph.file.folder, self.spool, found, via)
 
-    def _source(self, node: Node) -> DataFrame:
+    def _source(self, node: Node, via: tuple[str, ...] = ()) -> DataFrame:
         source, spec = with_secrets(node.component), node.spec
         assert isinstance(source, Source)
         assert isinstance(spec, SourceSpec)
-        context = self.read_context(node)
-        rows = source.read(context)
-        marks = self.marks[node.name]
+        rows = source.read(self.read_context(node, via))
+        marks = _UNCOUNTED if via else self.marks[node.name]
         rows = rows.where(marker(marks.came))
         if spec.event_time is not None:
             rows = _with_watermark(rows, node.name, spec.event_time)

@@ -54,13 +54,22 @@ def execution(query: StreamingQuery) -> Any:
 
 
 def rows_through(query: StreamingQuery) -> dict[int, int]:
-    """Rows that passed each marker in the running batch, after its job has run."""
+    """Rows that passed each marker in the running batch, after its job has run.
+
+    A part of the plan that Spark repeats has its markers repeated, and the same rows pass each of them.
+    """
     counts: dict[int, int] = {}
     for node in _walk(execution(query).executedPlan()):
         number = _number(node)
         if number is not None:
-            counts[number] = counts.get(number, 0) + int(node.metrics().apply("numOutputRows").value())
+            counts[number] = max(counts.get(number, 0), int(node.metrics().apply("numOutputRows").value()))
     return counts
+
+
+def markers_in(frame: DataFrame) -> list[int]:
+    """The markers of a frame, from left to right, each once: the order in which Spark reports sources."""
+    found = (_number(node) for node in _walk(frame._jdf.queryExecution().analyzed()))
+    return list(dict.fromkeys(number for number in found if number is not None))
 
 
 def rows_below(query: StreamingQuery, number: int, plain: SparkSession) -> DataFrame:

@@ -51,7 +51,7 @@ class Status:
 
 
 def batch_report(progress: Mapping[str, Any], source_names: list[str]) -> BatchReport:
-    """Reads one of Spark's progress reports; sources come in the order they were named."""
+    """Reads one of Spark's progress reports; `source_names` are in the order of the plan."""
     operators = progress.get("stateOperators") or []
     return BatchReport(
         batch=int(progress["batchId"]),
@@ -69,8 +69,7 @@ def batch_report(progress: Mapping[str, Any], source_names: list[str]) -> BatchR
 
 
 def _by_name(reports: list[Mapping[str, Any]], names: list[str]) -> dict[str, Mapping[str, Any]]:
-    # A source used twice is reported twice, in the order of the plan: with several sources names are only sure
-    # when there is one report for each.
+    # Without one report for each source it cannot be told which is which.
     return dict(zip(names, reports, strict=True)) if len(reports) == len(names) else {}
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.components.base import Source
 from penstock.engine.analyse import Analysed
 from penstock.engine.batch import BatchHandler
-from penstock.engine.checkpoint import source_log, verify
+from penstock.engine.checkpoint import source_log, state_partitions, verify
 from penstock.engine.ledger import Ledger
+from penstock.engine.markers import markers_in
 from penstock.engine.progress import BatchReport, batch_report
 from penstock.engine.spark_errors import runtime_problem
 from penstock.engine.statedir import StateDir
@@ -31,9 +32,18 @@ class RunningPipeline:
         self.state = state
         self.analysed = analysed
         verify(state.checkpoint)
+        self._refuse_other_partitions()
         self.handler = BatchHandler(spark, graph, analysed, state)
         self.query: StreamingQuery | None = None
         self._seen = -1
+        came = {marks.came: name for name, marks in analysed.builder.marks.items()}
+        self._source_order = [came[number] for number in markers_in(self.handler.frame()) if number in came]
+
+    def _refuse_other_partitions(self) -> None:
+        wanted, found = self.graph.file.pipeline.state.partitions, state_partitions(self.state.checkpoint)
+        if wanted is not None and found is not None and wanted != found:
+            place = self.graph.file.places.of("spec", "state", "partitions")
+            raise PenstockError.of("STATE_PARTITIONS_FIXED", place, found=found, wanted=wanted)
 
     @property
     def ledger(self) -> Ledger:
@@ -64,6 +74,14 @@ class RunningPipeline:
         while self.handler.query is None:
             time.sleep(0.001)
         self.handler(rows, batch_id)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for data."""
+        if self.query is None:
+            return False
+        status = self.query.status
+        return not status["isDataAvailable"] and not status["isTriggerActive"]
 
     @property
     def active(self) -> bool:
@@ -114,8 +132,7 @@ class RunningPipeline:
         """Reports of the batches that ended since the last call."""
         if self.query is None:
             return []
-        names = list(self.analysed.builder.marks)
-        found = [batch_report(json.loads(item.json), names) for item in self.query.recentProgress]
+        found = [batch_report(json.loads(item.json), self._source_order) for item in self.query.recentProgress]
         fresh = [report for report in found if report.batch > self._seen and "addBatch" in report.phases_ms]
         self._seen = max((report.batch for report in fresh), default=self._seen)
         return fresh

@@ -134,12 +134,14 @@ def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:
         if key in FIXED:
             advice = "Leave it out; everything else of Spark's options may be given."
             raise PenstockError.of("CONF_NOT_ALLOWED", key=key, reason="Penstock relies on it", advice=advice)
-    local = options.master.startswith("local")
+    local = is_local(options.master)
     defaults = {key: value for key, value in DEFAULTS.items() if local or key not in _LOCAL_ONLY}
+    if local:
+        # On a cluster each worker knows its own disk.
+        defaults["spark.local.dir"] = str(scratch)
     return {
         **defaults,
         "spark.app.name": "penstock",
-        "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         **options.conf,
         **FIXED,
@@ -147,9 +149,16 @@ def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:
     }
 
 
+def is_local(master: str) -> bool:
+    """Whether everything runs in this process; `local-cluster` starts workers."""
+    return master == "local" or master.startswith("local[")
+
+
 def cores(master: str) -> int:
     """How many tasks of a local master run at once; 2 for a cluster, where the pipeline should say."""
-    inside = master.removeprefix("local").strip("[]").split(",")[0] if master.startswith("local") else "2"
+    if not is_local(master):
+        return 2
+    inside = master.removeprefix("local").strip("[]").split(",")[0]
     if inside == "*":
         return os.cpu_count() or 1
     return int(inside) if inside.isdigit() else 1

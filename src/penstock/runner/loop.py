@@ -161,7 +161,7 @@ def _drive(
                 watch(tracker.turn("stopping"))
                 running.finish()
                 break
-            watch(tracker.turn("running"))
+            watch(tracker.turn("waiting for data" if running.idle else "running"))
         return tracker.turn("stopped" if stop.asked.is_set() else "done")
     finally:
         running.close()

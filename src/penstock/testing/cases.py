@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from penstock.errors import PenstockError, Problem, did_you_mean
 from penstock.spec.location import PipelineFile
 from penstock.spec.pipeline import TestCase
 from penstock.testing.compare import differences
@@ -37,9 +38,26 @@ def run_case(file: PipelineFile, case: TestCase) -> CaseResult:
     start = time.monotonic()
     sinks = {sink.name for sink in file.pipeline.sinks}
     with Harness(file, watch=[name for name in case.expect if name not in sinks]) as harness:
+        _check_columns(harness, file, case)
         for source, rows in case.given.items():
             harness.feed(source, rows)
         harness.step()
         harness.finish()
         found = {name: differences(rows, harness.rows(name)) for name, rows in case.expect.items()}
     return CaseResult(case.name, time.monotonic() - start, found)
+
+
+def _check_columns(harness: Harness, file: PipelineFile, case: TestCase) -> None:
+    """Raises if a test names a column that is not there: a misspelt one would otherwise be ignored or never match."""
+    index = file.pipeline.tests.index(case)
+    columns = harness.columns()
+    problems = []
+    for part, nodes in (("given", case.given), ("expect", case.expect)):
+        for node, rows in nodes.items():
+            known = columns[node]
+            for column in dict.fromkeys(column for row in rows for column in row if column not in known):
+                params = {"test": case.name, "column": column, "node": node, "suggestion": did_you_mean(column, known)}
+                place = file.places.of("spec", "tests", index, part, node)
+                problems.append(Problem("TEST_COLUMN_UNKNOWN", params, place))
+    if problems:
+        raise PenstockError(problems)

@@ -178,6 +178,13 @@ class Harness:
         names = [source] if source else [item.name for item in self.graph.file.pipeline.sources]
         return [row for name in names for row in stored_rows(self.lineage, f"{SINK}_{name}")]
 
+    def columns(self) -> dict[str, list[str]]:
+        """The columns of every source, step and sink."""
+        self.start()
+        assert self._running is not None
+        facts = self._running.analysed.analysis.facts
+        return {name: list(fact.columns) for name, fact in facts.items()}
+
     def ledger(self) -> list[BatchEntry]:
         """Row counts of every batch so far."""
         self.start()
