@@ -140,6 +140,10 @@ def test_mistakes_of_one_call_are_raised_by_it() -> None:
     with pytest.raises(PenstockError) as raised:
         other.sql("x", "SELECT 1", inputs=[source])
     assert failed(raised) == ("SPEC_BAD_VALUE", HERE, line() - 1)
+
+
+def test_what_is_no_component_is_refused_by_the_call() -> None:
+    source = views(ps.Pipeline("demo"))
     with pytest.raises(PenstockError) as raised:
         source.to("out", "console")  # type: ignore[arg-type]
     assert failed(raised) == ("SPEC_WRONG_TYPE", HERE, line() - 1)

@@ -10,7 +10,13 @@ from penstock.spec.schema import Schema, quote
 from penstock.spec.units import Duration
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
-words = st.text(st.characters(codec="utf-8", exclude_characters="$"), min_size=1, max_size=20)
+words = st.text(
+    st.characters(
+        codec="utf-8", categories=("L", "N", "P", "S", "Zs"), include_characters="\n\t", exclude_characters="$"
+    ),
+    min_size=1,
+    max_size=20,
+)
 durations = st.integers(min_value=0, max_value=10**12).map(Duration)
 column_names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), min_size=1, max_size=8)
 

@@ -10,7 +10,8 @@ from penstock.spec.units import Duration, Size
 @pytest.mark.parametrize(
     ("text", "millis"),
     [
-        ("10 seconds", 10_000), ("1 second", 1000), ("5 minutes", 300_000), ("7 days", 604_800_000), ("1h 30m", 5_400_000),
+        ("10 seconds", 10_000), ("1 second", 1000), ("5 minutes", 300_000), ("7 days", 604_800_000),
+        ("1h 30m", 5_400_000), ("1.001 s", 1001),
         ("1.5 s", 1500), ("250ms", 250), ("2 Weeks", 1_209_600_000), ("0 seconds", 0), (" 1d ", 86_400_000),
     ],
 )  # fmt: skip

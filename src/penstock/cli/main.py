@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from penstock.cli import explain, init, run, schema, test, validate
@@ -22,6 +22,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# Newer versions of Typer carry a Click of their own, so the base of its errors (BadParameter, UsageError,
+# ClickException) is found through Typer's.
+_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
+# PySpark prints its trace of every mistake in a query; Penstock says the same in words.
+_LOGGERS_OF_TRACES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 for verb in (init, validate, explain, test, run, schema):
     verb.register(app)
 
@@ -50,6 +56,8 @@ def main() -> None:
     debug = "--debug" in sys.argv
     # The option may stand anywhere on the line, as people add it to a command that has just failed.
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    for name in _LOGGERS_OF_TRACES:
+        logging.getLogger(name).disabled = True
     try:
         code = app(args=arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -58,12 +66,12 @@ def main() -> None:
             print_trace(error)
         print_error(error)
         sys.exit(error.exit_code)
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         sys.exit(error.exit_code)
-    except click.ClickException as error:
+    except _CLICK_ERROR as error:
         error.show()
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)

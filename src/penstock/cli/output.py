@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock.errors import PenstockError, Problem, Severity
+from penstock.spec.secrets import hide
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -55,12 +56,14 @@ def print_error(error: Exception) -> None:
         print_problems(error.problems)
         return
     sentence = str(error).splitlines()[0] if str(error) else ""
-    err.print(Text.assemble(("error", "bold red"), ("[UNEXPECTED] ", "red"), f"{type(error).__name__}: {sentence}"))
+    err.print(
+        Text.assemble(("error", "bold red"), ("[UNEXPECTED] ", "red"), hide(f"{type(error).__name__}: {sentence}"))
+    )
     err.print(Text("    This is a bug in Penstock. Run the command again with --debug to see where.", "dim"))
 
 
 def print_trace(error: BaseException) -> None:
-    traceback.print_exception(error, file=sys.stderr)
+    sys.stderr.write(hide("".join(traceback.format_exception(error))))
 
 
 def _near(path: str) -> str:

@@ -51,6 +51,13 @@ class ReadContext:
     spool: Path
     """A folder of the run's own where a source may keep rows it was handed in the process."""
     format: Format | None = None
+    via: tuple[str, ...] = ()
+    """The steps through which a further copy of the source is read; a query reads each copy once."""
+
+    @property
+    def stream(self) -> str:
+        """The name under which Spark keeps the position in the source: unique in a query, even if a node is not."""
+        return "_VIA_".join((self.node, *self.via))
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ _STATEFUL = {
     "Join": "join",
     "Deduplicate": "dedupe",
     "DeduplicateWithinWatermark": "dedupe",
+    "Distinct": "dedupe",
     "FlatMapGroupsWithState": "custom state",
     "FlatMapGroupsInPandasWithState": "custom state",
     "TransformWithState": "custom state",
     "TransformWithStateInPySpark": "custom state",
-    "Limit": "limit",
 }
 
 
@@ -60,6 +60,7 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
             frames[node.name] = builder.frame(node, frames)
             facts[node.name] = _facts(node, frames)
             _refuse_repeated_inputs(node, frames)
+            _refuse_limit(node, frames)
         except Exception as error:
             if not isinstance(error, PenstockError) and not _from_spark(error):
                 raise
@@ -112,6 +113,24 @@ def _refuse_repeated_inputs(node: Node, frames: dict[str, DataFrame]) -> None:
                 advice="Add a step that passes the rows on (`sql: SELECT * FROM ...`) and name both under `from`.",
             )
         seen.add(name)
+
+
+def _refuse_limit(node: Node, frames: dict[str, DataFrame]) -> None:
+    """Raises for LIMIT: Spark would run it, and which rows it keeps would depend on where batches are cut."""
+    limits = [_has_limit(plan_of(frames[name])) for name in (node.name, *node.inputs)]
+    if limits[0] and not any(limits[1:]):
+        raise PenstockError.of(
+            "OPERATORS_UNSUPPORTED",
+            node=node.name,
+            reason="LIMIT is not supported on a stream",
+            advice="Drop LIMIT: a stream has no end; limit when reading the result.",
+        )
+
+
+def _has_limit(plan: Any) -> bool:
+    if plan.nodeName() in ("GlobalLimit", "Offset", "Tail") and plan.isStreaming():
+        return True
+    return any(_has_limit(plan.children().apply(index)) for index in range(plan.children().size()))
 
 
 def plan_of(frame: DataFrame) -> Any:

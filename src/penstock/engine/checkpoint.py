@@ -38,23 +38,29 @@ def verify(checkpoint: Path) -> None:
             if file.exists():
                 _verify_log_file(file)
     if committed > planned:
-        file = checkpoint / "offsets" / str(committed)
-        raise PenstockError.of(
-            "STATE_UNREADABLE", path=file, reason=f"it is missing, and batch {committed} was committed"
-        )
+        _missing(checkpoint / "offsets" / str(committed), f"batch {committed} was committed")
+    # A batch is planned when the one before it has been committed, and both stay in the logs for a while.
+    if planned > committed + 1:
+        _missing(checkpoint / "commits" / str(planned - 1), f"batch {planned} was planned")
+    if planned > 0 and not (checkpoint / "offsets" / str(planned - 1)).exists():
+        _missing(checkpoint / "offsets" / str(planned - 1), f"batch {planned} was planned")
+
+
+def _missing(file: Path, why: str) -> None:
+    raise PenstockError.of("STATE_UNREADABLE", path=file, reason=f"it is missing, and {why}")
 
 
 def _verify_log_file(file: Path) -> None:
     try:
-        version, *lines = file.read_text("utf-8").splitlines()
-        if not version.startswith("v") or not lines:
-            raise ValueError("it is cut short")
-        for line in lines:
-            if line != "-":
-                json.loads(line)
+        lines = file.read_text("utf-8").splitlines()
+        entries = [json.loads(line) for line in lines[1:] if line != "-"]
+        cut_short = len(lines) < 2 or not lines[0].startswith("v") or not entries
+    except json.JSONDecodeError:
+        cut_short = True
     except (OSError, ValueError) as error:
-        reason = "it is cut short" if isinstance(error, json.JSONDecodeError) or not str(error) else error
-        raise PenstockError.of("STATE_UNREADABLE", path=file, reason=reason) from None
+        raise PenstockError.of("STATE_UNREADABLE", path=file, reason=error) from None
+    if cut_short:
+        raise PenstockError.of("STATE_UNREADABLE", path=file, reason="it is cut short")
 
 
 def source_log(checkpoint: Path, source: str) -> Path | None:

@@ -58,6 +58,8 @@ class JvmOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     memory: str = "1g"
     packages: Sequence[str] = ()
+    hidden: Sequence[str] = ()
+    """Texts that must not appear in the log: the values of secrets."""
     quick: bool = False
     """Compile lightly: starts faster and runs slower, for short work such as validation and tests."""
     archive_to: Path | None = None
@@ -135,6 +137,8 @@ class Jvm:
                 "PYSPARK_PYTHON": sys.executable,
                 "PYSPARK_DRIVER_PYTHON": sys.executable,
             }
+            if options.hidden:
+                environment["PENSTOCK_HIDE"] = "|".join(re.escape(text) for text in options.hidden)
             self.process = subprocess.Popen(
                 command(find_java(), options),
                 stdin=subprocess.PIPE,

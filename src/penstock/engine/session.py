@@ -56,6 +56,8 @@ class SessionOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
     packages: Sequence[str] = ()
+    hidden: Sequence[str] = ()
+    """Values of secrets, kept out of the log."""
     scratch: Path | None = None
     log: Path | None = None
     quick: bool = False
@@ -78,6 +80,7 @@ class Session:
                     conf=spark_conf(options, self.scratch),
                     memory=options.driver_memory or default_memory(),
                     packages=options.packages,
+                    hidden=options.hidden,
                     quick=options.quick,
                     archive_to=options.archive_to,
                 )

@@ -13,7 +13,7 @@ _NOISE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _ADVICE = (
     ("Distinct aggregations", "Use approx_count_distinct(...), which works on streams."),
     (
-        "Non-time-based windows",
+        "Window function",
         "ROW_NUMBER and other OVER windows need the end of the data; aggregate by a time window.",
     ),
     ("Sorting", "Drop ORDER BY: a stream has no end; sort when reading the result."),
@@ -54,6 +54,8 @@ def analysis_problem(error: Exception, graph: Graph, node: str) -> Problem:
     columns = re.findall(r"`([^`]+)`", params.get("proposal", ""))
     if type(error).__name__ == "ParseException":
         return Problem("SQL_SYNTAX", {"node": node, "reason": text_of(error)}, place)
+    if graph.nodes[node].component.name == "union":
+        return Problem("UNION_SCHEMAS_DIFFER", {"node": node, "reason": text_of(error)}, place)
     if condition.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD")):
         name = params.get("objectName", params.get("fieldName", "")).replace("`", "")
         hint = did_you_mean(name.split(".")[-1], [column.split(".")[-1] for column in columns])
@@ -65,8 +67,6 @@ def analysis_problem(error: Exception, graph: Graph, node: str) -> Problem:
     if condition.startswith("UNRESOLVED_ROUTINE"):
         function = params.get("routineName", "").replace("`", "")
         return Problem("SQL_UNKNOWN_FUNCTION", {"node": node, "function": function}, place)
-    if graph.nodes[node].component.name == "union":
-        return Problem("UNION_SCHEMAS_DIFFER", {"node": node, "reason": text_of(error)}, place)
     if condition.startswith(("DATATYPE_MISMATCH", "CAST_INVALID")):
         return Problem("TYPE_MISMATCH", {"node": node, "reason": text_of(error)}, place)
     return Problem("SQL_INVALID", {"node": node, "reason": text_of(error), "advice": ""}, place)

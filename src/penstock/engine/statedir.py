@@ -134,13 +134,14 @@ def refuse_foreign(path: Path, name: str) -> None:
 
 def _refuse_swapped(path: Path, found: Identity) -> None:
     metadata = path / "checkpoint" / "metadata"
-    if found.query_id is None or not metadata.exists():
-        if found.query_id is not None and (path / "checkpoint").exists():
-            raise PenstockError.of("STATE_UNREADABLE", path=metadata, reason="the file is missing")
+    if found.query_id is None:
         return
+    if not metadata.exists():
+        # Sinks would take the batches of a new checkpoint for ones they have, and skip them.
+        raise PenstockError.of("STATE_UNREADABLE", path=metadata, reason="the file is missing")
     try:
         query_id = json.loads(metadata.read_text("utf-8"))["id"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise PenstockError.of("STATE_UNREADABLE", path=metadata, reason=error) from None
     if query_id != found.query_id:
         raise PenstockError.of(

@@ -95,12 +95,13 @@ class _Parts:
             "eventTime": _or_nothing(self.references[spec.EventTime], event_time),
             **self._components("source"),
         }
-        choices = [
-            {"required": [name, "format"]} if cast(type[Source], cls).takes_format
-            else {"required": [name], "properties": {"format": {"type": "null"}}}
+        formats = [
+            {"if": {"required": [name]}, "then": {"required": ["format"]}}
+            if cast(type[Source], cls).takes_format
+            else {"if": {"required": [name]}, "then": {"not": {"required": ["format"]}}}
             for name, cls in components("source").items()
-        ]  # fmt: skip
-        return _closed(properties, oneOf=choices, description=_doc(spec.Source))
+        ]
+        return _closed(properties, oneOf=_one_of("source"), allOf=formats, description=_doc(spec.Source))
 
     def node(self, kind: spec.Kind, inputs: dict[str, Any]) -> dict[str, Any]:
         described = _doc(spec.Step if kind == "step" else spec.Sink)

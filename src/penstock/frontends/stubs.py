@@ -50,7 +50,7 @@ def stub_text() -> str:
         "from penstock.spec.schema import Schema\n",
         "from penstock.spec.units import Duration, Size\n",
     ]
-    classes = (f"\nclass {kind}s:\n" + "".join(map(_maker, built_in[kind])) for kind in _KINDS)
+    classes = (f"\nclass {kind}s:\n" + "\n".join(map(_maker, built_in[kind])) for kind in _KINDS)
     return _HEAD + "".join(sorted(imports)) + "".join(classes)
 
 
@@ -67,7 +67,7 @@ def _maker(cls: type[Component]) -> str:
     opening = f"(\n        *,\n{arguments}    )" if arguments else "()"
     summary = (cls.__doc__ or "").strip().split("\n\n")[0]
     doc = f'        """{" ".join(summary.split())}"""\n'
-    return f"    @staticmethod\n    def {cls.__name__}{opening} -> {_local_name(cls)}:\n{doc}\n"
+    return f"    @staticmethod\n    def {cls.__name__}{opening} -> {_local_name(cls)}:\n{doc}"
 
 
 def _arguments(cls: type[Config]) -> Iterator[str]:

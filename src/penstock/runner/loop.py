@@ -24,6 +24,8 @@ from penstock.graph.build import build
 from penstock.graph.nodes import Graph
 from penstock.graph.validate import check
 from penstock.spec.location import PipelineFile
+from penstock.spec.resolve import secret_values
+from penstock.spec.secrets import hidden
 
 if TYPE_CHECKING:
     from penstock.engine.analyse import Analysed
@@ -87,10 +89,10 @@ def run(file: PipelineFile, options: RunOptions, watch: Watch) -> Status:
     with StateDir(path, file.pipeline.name) as state:
         try:
             return _run(graph, options, state, stop, watch)
-        except PenstockError:
+        except PenstockError as error:
             if fresh and not state.checkpoint.exists():
                 _remove_new(path)
-            raise
+            raise hidden(error) from error
 
 
 def _remove_new(path: Path) -> None:
@@ -112,6 +114,7 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
             conf=with_partitions(graph, options),
             driver_memory=options.driver_memory,
             packages=options.packages,
+            hidden=secret_values(graph.file.pipeline),
             scratch=state.scratch,
             log=state.logs / "spark.log",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from penstock.spec.fields import Config
+from penstock.spec.pipeline import Pipeline
 from penstock.spec.secrets import references, resolve, texts
 
 _C = TypeVar("_C", bound=Config)
@@ -26,3 +27,15 @@ def _replaced(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_replaced(inner) for inner in value]
     return value
+
+
+def secret_values(pipeline: Pipeline) -> list[str]:
+    """The values of all secrets a pipeline refers to."""
+    values: set[str] = set()
+    parts = [node.component for node in pipeline.nodes()]
+    parts += [source.format for source in pipeline.sources if source.format is not None]
+    parts += [pipeline.dead_letters] if pipeline.dead_letters is not None else []
+    for part in parts:
+        for _, text in texts(part.model_dump(by_alias=True)):
+            values.update(reference.value() for reference in references(text))
+    return sorted(value for value in values if value)

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Problem
 
 _REFERENCE = re.compile(r"\$\{secret:([^}]*)\}")
+_resolved: dict[str, str] = {}
+"""References by value, of the secrets this process has looked up: what must not be shown."""
 _LONGEST_EXCERPT = 30
 """A message shows no more of a broken reference: what follows may be the secret itself."""
 
@@ -60,7 +62,25 @@ def references(text: str) -> list[SecretRef]:
 def resolve(text: str) -> str:
     """The text with every reference replaced by its value."""
     values = {str(ref): ref.value() for ref in references(text)}
+    _resolved.update({value: reference for reference, value in values.items() if value})
     return _REFERENCE.sub(lambda match: values[match[0]], text)
+
+
+def hide(text: str) -> str:
+    """The text with every secret this process has looked up replaced by its reference."""
+    for value, reference in sorted(_resolved.items(), key=lambda item: -len(item[0])):
+        text = text.replace(value, reference)
+    return text
+
+
+def hidden(error: PenstockError) -> PenstockError:
+    """The same error without the values of secrets."""
+    if not _resolved:
+        return error
+    return PenstockError(
+        Problem(problem.code, {key: hide(str(value)) for key, value in problem.params.items()}, problem.location)
+        for problem in error.problems
+    )
 
 
 def texts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:

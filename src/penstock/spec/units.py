@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -60,12 +61,12 @@ class Duration(_Parsed):
         if isinstance(value, Duration):
             return value
         text = value.strip() if isinstance(value, str) else ""
-        position, total = 0, 0.0
+        position, total = 0, Decimal(0)
         while position < len(text):
             part = _PART.match(text, position)
             if part is None or part[2].lower() not in _MILLIS:
                 break
-            total += float(part[1]) * _MILLIS[part[2].lower()]
+            total += Decimal(part[1]) * _MILLIS[part[2].lower()]
             position = part.end()
         if not text or position < len(text):
             raise ValueError(f"'{value}' is not a duration; write for example '10 seconds', '5 minutes' or '7 days'")
@@ -105,7 +106,10 @@ class Size(_Parsed):
         match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
         if match is None or match[2].lower() not in _BYTES:
             raise ValueError(f"'{value}' is not a size; write for example '64MB' or '1 GiB'")
-        return cls(int(float(match[1]) * _BYTES[match[2].lower()]))
+        count = Decimal(match[1]) * _BYTES[match[2].lower()]
+        if count != int(count):
+            raise ValueError(f"'{value}' is not a whole number of bytes")
+        return cls(int(count))
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

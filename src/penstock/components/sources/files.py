@@ -54,7 +54,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
             raise PenstockError.of("FORMAT_MISSING", name=context.node, component=self.name)
         path = resolve_path(context.folder, self.path)
         schema = context.format.reader_schema(context, path)
-        reader = context.spark.readStream.name(context.node).format(context.format.spark_format)
+        reader = context.spark.readStream.name(context.stream).format(context.format.spark_format)
         if context.format.malformed:
             schema = f"{schema}, `{RAW}` string"
             reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=RAW)

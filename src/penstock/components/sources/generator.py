@@ -87,7 +87,7 @@ eventTime: {column: ts, maxDelay: 5 seconds}
         from penstock.components.shared.synthetic_stream import FORMAT, SyntheticSource
 
         context.spark.dataSource.register(SyntheticSource)
-        reader = context.spark.readStream.name(context.node).format(FORMAT)
+        reader = context.spark.readStream.name(context.stream).format(FORMAT)
         return reader.option("plan", self.plan().to_json()).load()
 
     def plan(self) -> Plan:

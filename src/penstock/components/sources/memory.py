@@ -39,7 +39,7 @@ eventTime: {column: ts}
         spool = spool_folder(context.spool, context.node)
         if self.rows and not any(spool.iterdir()):
             append_batch(spool, self.rows)
-        reader = context.spark.readStream.name(context.node).format("json")
+        reader = context.spark.readStream.name(context.stream).format("json")
         return (
             reader.schema(f"{self.row_schema.ddl}, `{HEARTBEAT}` boolean, `{RAW}` string")
             .options(mode="PERMISSIVE", columnNameOfCorruptRecord=RAW, maxFilesPerTrigger="1")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import AfterValidator
 
 from penstock.components.base import Step, StepContext
 from penstock.spec.fields import Change, field
@@ -27,7 +29,9 @@ from: views
 sql: SELECT user, article, ms / 1000 AS seconds FROM views WHERE article IS NOT NULL
 """
 
-    query: str = field(doc="The query, in Spark SQL.", change=Change.LOSES_STATE, min_length=1)
+    query: Annotated[str, AfterValidator(str.rstrip)] = field(
+        doc="The query, in Spark SQL.", change=Change.LOSES_STATE, min_length=1
+    )
 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         # Spark runs commands as soon as they are given to spark.sql(); parseQuery takes nothing but a query.

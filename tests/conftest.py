@@ -1,0 +1,77 @@
+"""What all tests share: one Spark session, the profiles of Hypothesis, and a folder with a pipeline file in it."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from penstock.frontends.load import load
+from penstock.graph.build import build
+from penstock.graph.nodes import Graph
+from penstock.spec.location import PipelineFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_UNCHECKED = (hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture)
+hypothesis.settings.register_profile(
+    "ci", derandomize=True, print_blob=True, deadline=None, suppress_health_check=_UNCHECKED
+)
+hypothesis.settings.register_profile(
+    "long", max_examples=1000, print_blob=True, deadline=None, suppress_health_check=_UNCHECKED
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+HEAD = """\
+apiVersion: penstock/v1
+kind: Pipeline
+metadata: {name: demo}
+spec:
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder in which a test writes pipeline files and their data."""
+
+    folder: Path
+
+    def write(self, body: str, name: str = "p.yaml") -> Path:
+        """A pipeline file whose `spec` is the body; the body starts on line 5, indented by two."""
+        path = self.folder / name
+        path.write_text(HEAD + textwrap.indent(textwrap.dedent(body).lstrip("\n"), "  "), "utf-8")
+        return path
+
+    def load(self, body: str) -> PipelineFile:
+        return load(self.write(body))
+
+    def build(self, body: str) -> Graph:
+        return build(self.load(body))
+
+    def put(self, name: str, content: str | bytes) -> Path:
+        """A file of input data; it appears whole, as the files source asks for."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hidden = path.with_name(f".{path.name}.tmp")
+        hidden.write_bytes(content if isinstance(content, bytes) else content.encode())
+        hidden.rename(path)
+        return path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The session that the test kit uses too, so that a process has one JVM."""
+    from penstock.testing import shared_session
+
+    return shared_session()

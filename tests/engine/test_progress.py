@@ -1,0 +1,66 @@
+"""Spark's reports as plain values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+from penstock.engine.progress import Status, batch_report
+
+PROGRESS: dict[str, Any] = {
+    "batchId": 7,
+    "timestamp": "2024-01-01T00:00:05.250Z",
+    "batchDuration": 420,
+    "numInputRows": 12,
+    "processedRowsPerSecond": 28.5,
+    "durationMs": {"addBatch": 300, "walCommit": 50},
+    "eventTime": {"watermark": "2024-01-01T00:00:00.000Z", "max": "2024-01-01T00:00:10.000Z"},
+    "stateOperators": [
+        {"numRowsTotal": 3, "memoryUsedBytes": 100, "numRowsDroppedByWatermark": 2},
+        {"numRowsTotal": 4, "memoryUsedBytes": 50, "numRowsDroppedByWatermark": 0},
+    ],
+    "sources": [{"description": "one"}, {"description": "two"}],
+}
+
+
+def time(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+
+
+def test_a_report_is_read_whole() -> None:
+    report = batch_report(PROGRESS, ["a", "b"])
+    assert (report.batch, report.duration_ms, report.rows, report.rows_per_second) == (7, 420, 12, 28.5)
+    assert report.at == time("2024-01-01T00:00:05.250")
+    assert report.watermark == time("2024-01-01T00:00:00")
+    assert report.phases_ms == {"addBatch": 300, "walCommit": 50}
+    assert (report.state_rows, report.state_bytes, report.late_rows) == (7, 150, 2)
+    assert report.sources == {"a": {"description": "one"}, "b": {"description": "two"}}
+
+
+def test_a_report_of_a_batch_without_state_or_time_has_none() -> None:
+    report = batch_report({"batchId": 0, "timestamp": "2024-01-01T00:00:00.000Z"}, ["a"])
+    assert (report.rows, report.rows_per_second, report.watermark) == (0, 0.0, None)
+    assert (report.state_rows, report.late_rows, report.sources) == (0, 0, {})
+
+
+def test_a_watermark_that_has_not_moved_is_none() -> None:
+    event_time = {"watermark": "1970-01-01T00:00:00.000Z"}
+    assert batch_report({**PROGRESS, "eventTime": event_time}, []).watermark is None
+
+
+def test_a_rate_that_spark_could_not_tell_is_zero() -> None:
+    assert batch_report({**PROGRESS, "processedRowsPerSecond": None}, []).rows_per_second == 0.0
+
+
+def test_sources_are_not_named_when_spark_reports_another_number_of_them() -> None:
+    assert batch_report(PROGRESS, ["a"]).sources == {}
+
+
+def test_the_lag_is_the_time_from_the_watermark_to_now() -> None:
+    status = Status("demo", "running", time("2024-01-01"))
+    now = time("2024-01-01T00:02:30")
+    assert status.lag(now) is None
+    assert replace(status, last=batch_report(PROGRESS, [])).lag(now) == dt.timedelta(seconds=150)
+    unmoved = batch_report({**PROGRESS, "eventTime": {}}, [])
+    assert replace(status, last=unmoved).lag(now) is None

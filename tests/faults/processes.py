@@ -1,0 +1,130 @@
+"""Starts `penstock` as a process of its own, looks at its children, and ends what a test has started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PATIENCE = 150.0
+"""Seconds until a test gives up waiting; long, as Spark starts slowly on a busy machine."""
+LIGHT = ("--master", "local[2]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
+"""Options that halve what a short run costs: the JVM compiles lightly."""
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+    """Polls until the condition holds; fails with `what` after the deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds:.0f} s for: {what}")
+        time.sleep(0.01)
+
+
+class Process:
+    """One `penstock` command. Leaving the context kills it and its children if they still live."""
+
+    def __init__(self, arguments: Sequence[object], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        self.command = [sys.executable, "-m", "penstock.cli.main", *(str(argument) for argument in arguments)]
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+            )
+        self.pid = self.process.pid
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text("utf-8", "replace")
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        return self.process.wait(seconds)
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """Polls while the process lives; its early end is a failure that shows what it printed."""
+        until(lambda: condition() or not self.alive, f"{what}\n{self.text}")
+        assert condition(), f"ended with {self.process.returncode} before: {what}\n{self.text}"
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def jvm(self) -> int:
+        """The process id of its JVM, which must be running."""
+        found = [pid for pid in children(self.pid) if _name(pid) == "java"]
+        assert len(found) == 1, f"{len(found)} JVMs below {self.pid}"
+        return found[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        started = [self.pid, *descendants(self.pid)] if self.alive else []
+        for pid in started:
+            kill(pid)
+        self.process.wait(30)
+
+
+def penstock(*arguments: object, log: Path, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Runs a command to its end: exit code and all it printed."""
+    with Process(arguments, log, env) as process:
+        return process.wait(), process.text
+
+
+def kill(pid: int) -> None:
+    with _gone_is_fine():
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except (ProcessLookupError, FileNotFoundError):
+        return
+
+
+def _stat(pid: int) -> tuple[str, str, int] | None:
+    """Name, state and parent of a process, from the kernel."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+    return name, rest[0], int(rest[1])
+
+
+def _name(pid: int) -> str:
+    found = _stat(pid)
+    return found[0] if found else ""
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process still runs; one that is dead and not yet collected by its parent does not."""
+    found = _stat(pid)
+    return found is not None and found[1] not in ("Z", "X")
+
+
+def children(pid: int) -> list[int]:
+    others = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [other for other in others if (found := _stat(other)) is not None and found[2] == pid]
+
+
+def descendants(pid: int) -> list[int]:
+    return [below for child in children(pid) for below in (child, *descendants(child))]

@@ -1,0 +1,240 @@
+"""A pipeline to be killed: rows with ids, some of them unreadable, and what must be found in its sinks afterwards."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+from tests.faults.processes import LIGHT, Process
+
+FILES = 9
+ROWS_PER_FILE = 40
+_START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+_SECONDS_PER_ROW = 3
+_WINDOW = 60
+_MAX_DELAY = 30
+_WITH_BAD_ROWS = (0, 2, 4, 7)
+
+_HEAD = """\
+apiVersion: penstock/v1
+kind: Pipeline
+metadata: {name: victim}
+spec:
+  state: {partitions: 2}
+  sources:
+    events:
+      files: {path: ./in, maxFilesPerBatch: 1}
+      format: {json: {schema: {id: bigint, ts: timestamp, user: string, amount: bigint}}}
+      eventTime: {column: ts, maxDelay: 30 seconds}
+"""
+_WINDOWED = """\
+  steps:
+    per_minute:
+      from: events
+      sql: |
+        SELECT unix_timestamp(window.start) AS minute, user, count(*) AS events, sum(amount) AS total, sum(id) AS ids
+        FROM events GROUP BY window(ts, '1 minute'), user
+"""
+_SINKS = {
+    "row_files": "{from: events, files: {path: ./out/rows}}",
+    "row_table": "{from: events, sqlite: {path: ./out/out.db, table: row_table}}",
+    "row_latest": "{from: events, sqlite: {path: ./out/out.db, table: row_latest, key: [id]}}",
+    "window_files": "{from: per_minute, files: {path: ./out/windows}}",
+    "window_table": "{from: per_minute, sqlite: {path: ./out/out.db, table: window_table}}",
+    "window_latest": "{from: per_minute, sqlite: {path: ./out/out.db, table: window_latest, key: [minute, user]}}",
+}
+ROW_SINKS = ("row_files", "row_table", "row_latest")
+WINDOW_SINKS = ("window_files", "window_table", "window_latest")
+
+Window = tuple[int, str, int, int, int]
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A folder with a pipeline, its input, and the sinks that were chosen for it."""
+
+    folder: Path
+    sinks: tuple[str, ...]
+    files: int = FILES
+    good: dict[int, dict[str, Any]] = field(default_factory=dict)
+    bad: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        windowed = any(sink in WINDOW_SINKS for sink in self.sinks)
+        sinks = "".join(f"    {name}: {_SINKS[name]}\n" for name in self.sinks)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "in").mkdir()
+        self.pipeline.write_text(f"{_HEAD}{_WINDOWED if windowed else ''}  sinks:\n{sinks}", "utf-8")
+        for number in range(self.files):
+            self._add_file(number)
+
+    @property
+    def pipeline(self) -> Path:
+        return self.folder / "victim.yaml"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / ".penstock" / "victim"
+
+    def _add_file(self, number: int) -> None:
+        """One file is one batch: files are read by the time they were changed."""
+        lines = []
+        for row_id in range(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE):
+            time = _START + dt.timedelta(seconds=row_id * _SECONDS_PER_ROW)
+            row = {"id": row_id, "ts": time.isoformat(), "user": f"u{row_id % 3}", "amount": row_id * 7 % 101}
+            place = row_id % ROWS_PER_FILE
+            if number in _WITH_BAD_ROWS and place in (5, 11, 17):
+                self.bad.add(row_id)
+                lines.append(_spoilt(row, place))
+            else:
+                self.good[row_id] = row
+                lines.append(json.dumps(row))
+        random.Random(number).shuffle(lines)
+        hidden = self.folder / f".{number:04d}.json"
+        hidden.write_text("\n".join(lines) + "\n", "utf-8")
+        os.utime(hidden, (1_700_000_000 + number, 1_700_000_000 + number))
+        hidden.rename(self.folder / "in" / f"{number:04d}.json")
+
+    # --- running -----------------------------------------------------------------------------------------
+
+    def start(self, *options: object, crash_at: str = "") -> Process:
+        env = {"PENSTOCK_CRASH_AT": crash_at}
+        return Process(["run", self.pipeline, "--once", *LIGHT, *options], self.folder / "run.log", env)
+
+    def run(self, *options: object, crash_at: str = "") -> tuple[int, str]:
+        with self.start(*options, crash_at=crash_at) as process:
+            return process.wait(), process.text
+
+    def numbers(self, log: str) -> list[int]:
+        """The batches in one of Spark's logs, `offsets` or `commits`."""
+        folder = self.state / "checkpoint" / log
+        return sorted(int(entry.name) for entry in folder.glob("*") if entry.name.isdigit())
+
+    def forget_last_commit(self) -> int:
+        """Makes it look as if the last run had died between the sinks' commit and Spark's."""
+        last = self.numbers("commits")[-1]
+        for name in (str(last), f".{last}.crc"):
+            (self.state / "checkpoint" / "commits" / name).unlink()
+        return last
+
+    # --- what must be there ------------------------------------------------------------------------------
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        """The windows that are closed once all rows have been read, computed without Spark."""
+        newest = max(self.good) * _SECONDS_PER_ROW
+        found: dict[tuple[int, str], list[int]] = {}
+        for row_id, row in self.good.items():
+            start = row_id * _SECONDS_PER_ROW // _WINDOW * _WINDOW
+            found.setdefault((start, row["user"]), []).append(row_id)
+        return sorted(
+            (int(_START.timestamp()) + start, user, len(ids), sum(self.good[i]["amount"] for i in ids), sum(ids))
+            for (start, user), ids in found.items()
+            if start + _WINDOW <= newest - _MAX_DELAY
+        )
+
+    # --- what is there -----------------------------------------------------------------------------------
+
+    def stored(self, sink: str) -> list[dict[str, Any]]:
+        """The committed rows of a sink."""
+        if sink.endswith("_files"):
+            return committed_rows(self.folder / "out" / ("rows" if sink == "row_files" else "windows"))
+        database = self.folder / "out" / "out.db"
+        if not database.exists():
+            return []
+        with closing(sqlite3.connect(database)) as db:
+            db.row_factory = sqlite3.Row
+            return [dict(row) for row in db.execute(f"SELECT * FROM {sink}")]
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        return committed_rows(self.state / "dead")
+
+    def ledger(self) -> dict[str, dict[str, int]]:
+        """Rows in, dead and out, added up over all batches."""
+        totals: dict[str, Counter[str]] = {"in": Counter(), "dead": Counter(), "out": Counter()}
+        with closing(sqlite3.connect(self.state / "ledger.db")) as db:
+            for row in db.execute("SELECT rows_in, rows_dead, rows_out FROM batches"):
+                for total, text in zip(totals.values(), row, strict=True):
+                    total.update(json.loads(text))
+        return {name: dict(total) for name, total in totals.items()}
+
+    # --- comparison --------------------------------------------------------------------------------------
+
+    def check_nothing_twice(self) -> None:
+        """Holds at any moment, also right after a kill."""
+        for sink in self.sinks:
+            if sink in ROW_SINKS:
+                ids = [row["id"] for row in self.stored(sink)]
+                assert repeated(ids) == []
+                assert set(ids) <= set(self.good)
+            else:
+                found = [_window(row) for row in self.stored(sink)]
+                assert repeated(found) == []
+                assert set(found) <= set(self.windows)
+
+    def check_complete(self) -> None:
+        """Nothing lost, nothing twice, and the ledger adds up."""
+        for sink in self.sinks:
+            if sink in ROW_SINKS:
+                rows = self.stored(sink)
+                assert sorted(row["id"] for row in rows) == sorted(self.good), sink
+                assert sum(row["amount"] for row in rows) == sum(row["amount"] for row in self.good.values()), sink
+            else:
+                assert sorted(_window(row) for row in self.stored(sink)) == self.windows, sink
+        dead = [_dead_id(letter["raw"]) for letter in self.dead_letters()]
+        assert sorted(dead) == sorted(self.bad)
+        assert self.ledger() == {
+            "in": {"events": len(self.good) + len(self.bad)},
+            "dead": {"events": len(self.bad)},
+            "out": {sink: len(self.good if sink in ROW_SINKS else self.windows) for sink in self.sinks},
+        }
+
+
+def _spoilt(row: dict[str, Any], place: int) -> str:
+    if place == 5:
+        return json.dumps(row)[:-4]
+    if place == 11:
+        return json.dumps({**row, "amount": "much"})
+    return json.dumps({**row, "ts": None})
+
+
+def _dead_id(raw: str) -> int:
+    return int(raw.split('"id":')[1].split(",")[0])
+
+
+def _window(row: dict[str, Any]) -> Window:
+    return (row["minute"], row["user"], row["events"], row["total"], row["ids"])
+
+
+def repeated(values: Iterable[Any]) -> list[Any]:
+    return [value for value, count in Counter(values).items() if count > 1]
+
+
+def committed_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a files sink that its manifests name; what lies beside them does not count."""
+    rows: list[dict[str, Any]] = []
+    for manifest in sorted((folder / "_penstock" / "batches").glob("*.json")):
+        for file in json.loads(manifest.read_text("utf-8"))["files"]:
+            path = folder / file["path"]
+            assert path.stat().st_size == file["bytes"]
+            if path.suffix == ".parquet":
+                rows += pyarrow.parquet.ParquetFile(path).read().to_pylist()
+            else:
+                rows += [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return rows
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, to see whether anything has changed."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
