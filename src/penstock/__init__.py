@@ -25,10 +25,12 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Loads a name when it is first used: Spark's workers import this package too, and need none of it."""
-    if name not in _PLACES:
-        raise AttributeError(f"module 'penstock' has no attribute '{name}'")
-    from importlib import import_module
+if not TYPE_CHECKING:
 
-    return getattr(import_module(_PLACES[name]), name)
+    def __getattr__(name: str) -> Any:
+        """Loads a name when it is first used: Spark's workers import this package too, and need none of it."""
+        if name not in _PLACES:
+            raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+        from importlib import import_module
+
+        return getattr(import_module(_PLACES[name]), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from penstock.engine.checkpoint import last_committed, last_number, source_log, verify
 from penstock.errors import PenstockError
 
-OFFSETS = "v2\n" + json.dumps({"batchWatermarkMs": 0}) + "\n" + json.dumps({"logOffset": 0}) + "\n-"
+OFFSETS = 'v2\n{"batchWatermarkMs":0,"conf":{}}\nviews:{"logOffset":0}\nclicks:-'
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
@@ -54,6 +53,12 @@ def test_a_checkpoint_whose_old_entries_were_purged_is_sound(checkpoint: Path) -
 def test_a_file_that_is_empty_or_cut_short_is_named(checkpoint: Path, name: str, content: str) -> None:
     (checkpoint / name).write_text(content)
     assert refused(checkpoint) == ("STATE_UNREADABLE", name, "it is cut short")
+
+
+@pytest.mark.parametrize("content", ['v2\n{"batchWatermarkMs":0}', 'v2\n{"batchWatermarkMs":0}\nviews:{"logO', "v2\n{}\nviews:"])
+def test_offsets_without_the_position_of_a_source_are_cut_short(checkpoint: Path, content: str) -> None:
+    (checkpoint / "offsets/3").write_text(content)
+    assert refused(checkpoint) == ("STATE_UNREADABLE", "offsets/3", "it is cut short")
 
 
 def test_a_file_of_other_bytes_is_named(checkpoint: Path) -> None:

@@ -16,8 +16,8 @@ from tests.engine.running import at, problems
 if TYPE_CHECKING:
     from tests.conftest import Project
 
-VIEWS = "views: {memory: {schema: {id: string, ts: timestamp, n: int}}, eventTime: {column: ts}}"
-CLICKS = "clicks: {memory: {schema: {id: string, ts: timestamp, n: int}}, eventTime: {column: ts}}"
+VIEWS = "views: {memory: {schema: {id: string, ts: timestamp, n: int}}, eventTime: {column: ts, maxDelay: 5 minutes}}"
+CLICKS = "clicks: {memory: {schema: {id: string, ts: timestamp, n: int}}, eventTime: {column: ts, maxDelay: 5 minutes}}"
 
 
 def pipeline(sources: list[str], steps: dict[str, str], sinks: dict[str, str]) -> str:
@@ -253,7 +253,7 @@ sinks:
     def test_event_time_must_be_a_timestamp_that_exists(self, project: Project, spark: SparkSession) -> None:
         sources = [
             "a: {memory: {schema: {id: string, ts: timestamp}}, eventTime: {column: tz}}",
-            "b: {memory: {schema: {id: string, ts: string}}, eventTime: {column: ts}}",
+            "b: {memory: {schema: {id: string, ts: string}}, eventTime: {column: ts, maxDelay: 5 minutes}}",
         ]
         body = pipeline(sources, {}, {"o1": "from: a, console: {}", "o2": "from: b, console: {}"})
         found = self.refusals(project, spark, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -88,9 +89,9 @@ class Session:
         except BaseException:
             self._remove_scratch()
             raise
-        self.spark = self._connect()
+        self.spark = self._connect(options)
 
-    def _connect(self) -> SparkSession:
+    def _connect(self, options: SessionOptions) -> SparkSession:
         from pyspark.sql import SparkSession
 
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -98,9 +99,12 @@ class Session:
         try:
             return SparkSession.builder.getOrCreate()
         except Exception as error:
+            # The text of a Java error is fetched from the JVM, so it is asked for while there is one.
+            reason = _java_reason(str(error)) if self.jvm.alive else "it ended while starting"
+            if "stopped SparkContext" in reason:
+                reason = f"the master {options.master} does not answer"
             self.jvm.kill()
             self._remove_scratch()
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise PenstockError.of("JVM_FAILED", reason=reason, log=self.log) from error
         finally:
             del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
@@ -129,6 +133,12 @@ class Session:
         keep = None if self._own_scratch else self.log
         if keep is None or self.scratch not in keep.parents:
             shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _java_reason(message: str) -> str:
+    """The sentence in a Java error that says what happened: the innermost cause."""
+    causes = re.findall(r"^(?:Caused by: |: )[\w.$]+(?:Exception|Error): (.+)$", message, re.MULTILINE)
+    return causes[-1] if causes else (message.splitlines() or ["unknown"])[0]
 
 
 def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:

@@ -90,7 +90,8 @@ def run(file: PipelineFile, options: RunOptions, watch: Watch) -> Status:
         try:
             return _run(graph, options, state, stop, watch)
         except PenstockError as error:
-            if fresh and not state.checkpoint.exists():
+            # A mistake in the file leaves nothing behind; for anything else the log is worth having.
+            if fresh and error.exit_code == 2 and not state.checkpoint.exists():
                 _remove_new(path)
             raise hidden(error) from error
 

@@ -1,0 +1,90 @@
+"""A disk that is full or cannot be written: an error in words, and the right rows once there is space again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.faults.victim import Victim, contents
+
+pytestmark = pytest.mark.spark
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system in memory; the test is skipped where mounting is not allowed."""
+    folder.mkdir(parents=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("a file system cannot be mounted here; run as root to test a full disk")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Takes all the space that is left."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as out:
+        for size in (1 << 20, 1 << 12, 1):
+            try:
+                while out.write(b"\0" * size):
+                    pass
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+    return filler
+
+
+@pytest.mark.timeout(600)
+def test_a_disk_that_fills_up_is_named_and_with_more_space_nothing_is_lost(tmp_path: Path) -> None:
+    victim = Victim(tmp_path / "victim", ("row_table", "window_table"), files=20)
+    with mounted(victim.state, "size=64m"):
+        with victim.start() as process:
+            process.wait_until(lambda: victim.numbers("commits"), "the first commit")
+            filler = fill(victim.state)
+            code = process.wait()
+        assert code == 1, process.text
+        assert f"error[DISK_FULL] no space left on the disk of {victim.state}" in process.text
+        assert "Traceback" not in process.text
+        assert "\tat " not in process.text
+        victim.check_nothing_twice()
+
+        filler.unlink()
+        code, text = victim.run()
+        assert code == 0, text
+        victim.check_complete()
+
+
+def test_a_disk_that_is_full_from_the_start_is_named_before_spark_is_started(tmp_path: Path) -> None:
+    victim = Victim(tmp_path / "victim", ("row_table",), files=1)
+    with mounted(victim.state, "size=64k"):
+        fill(victim.state)
+        before = set(contents(victim.state))
+
+        code, text = victim.run()
+
+        assert (code, text.splitlines()[0]) == (1, f"error[DISK_FULL] no space left on the disk of {victim.state}")
+        assert set(contents(victim.state)) - before <= {"lock"}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("sink", ["row_files", "row_table"])
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path, sink: str) -> None:
+    victim = Victim(tmp_path / "victim", (sink,), files=1)
+    with mounted(victim.folder / "out", "size=1m,ro"):
+        code, text = victim.run()
+
+        assert code == 1, text
+        assert "error[PATH_NOT_WRITABLE] " in text or "error[SINK_FAILED] " in text
+        assert str(victim.folder / "out") in text
+        assert "Traceback" not in text
+        assert os.listdir(victim.folder / "out") == []
+    code, text = victim.run()
+    assert code == 0, text
+    victim.check_complete()
