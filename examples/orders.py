@@ -50,5 +50,5 @@ pipeline.test(
             {"id": "b", "status": "paid", "items": []},
         ]
     },
-    expect={"sold_items": []},
+    expect={paid: [{"id": "b"}], "sold_items": []},
 )

@@ -43,6 +43,7 @@ tests:
         - {id: a, status: cancelled, items: [{sku: lamp, price: 39.90, quantity: 1}]}
         - {id: b, status: paid, items: []}
     expect:
+      paid: [{id: b}]
       sold_items: []
 */
 

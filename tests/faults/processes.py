@@ -57,7 +57,10 @@ class Process:
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
         """Polls while the process lives; its early end is a failure that shows what it printed."""
-        until(lambda: condition() or not self.alive, f"{what}\n{self.text}")
+        try:
+            until(lambda: condition() or not self.alive, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.text}") from None
         assert condition(), f"ended with {self.process.returncode} before: {what}\n{self.text}"
 
     def signal(self, number: signal.Signals) -> None:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from tests.faults.victim import Victim, contents
@@ -28,16 +29,22 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+def _wrote(out: IO[bytes], size: int) -> bool:
+    try:
+        return out.write(b"\0" * size) > 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+
+
 def fill(folder: Path) -> Path:
     """Takes all the space that is left."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as out:
         for size in (1 << 20, 1 << 12, 1):
-            try:
-                while out.write(b"\0" * size):
-                    pass
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
+            while _wrote(out, size):
+                pass
     return filler
 
 

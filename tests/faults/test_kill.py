@@ -78,19 +78,23 @@ def test_each_sink_alone_survives_each_point(tmp_path: Path, sink: str, point: s
     finish(victim)
 
 
+def kill_between_commits(process: Process, victim: Victim, chance: random.Random) -> None:
+    done = len(victim.numbers("commits"))
+    process.wait_until(lambda: len(victim.numbers("commits")) > done, "the next commit")
+    jvm = process.jvm()
+    time.sleep(chance.uniform(0, 1.5))  # the moment is what the seed chooses
+    process.signal(signal.SIGKILL)
+    process.wait()
+    until(lambda: not is_running(jvm), "the JVM's end", JVM_SECONDS)
+
+
 def killed_at_random(folder: Path, seed: int, kills: int) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     victim = Victim(folder / "victim", SEVERAL, files=20)
     for _ in range(kills):
         with victim.start() as process:
-            done = len(victim.numbers("commits"))
-            process.wait_until(lambda done=done: len(victim.numbers("commits")) > done, "the next commit")
-            jvm = process.jvm()
-            time.sleep(chance.uniform(0, 1.5))  # the moment is what the seed chooses
-            process.signal(signal.SIGKILL)
-            process.wait()
-            until(lambda jvm=jvm: not is_running(jvm), "the JVM's end", JVM_SECONDS)
+            kill_between_commits(process, victim, chance)
         victim.check_nothing_twice()
     finish(victim)
 

@@ -99,6 +99,9 @@ class FrameBuilder:
         rows = rows.where(marker(marks.came))
         if spec.event_time is not None:
             rows = _with_watermark(rows, node.name, spec.event_time)
+        if spec.event_time is None and not any(name in rows.columns for name in _BOOKKEEPING):
+            # Every row can be used. A condition that says so would be optimised away, and the rows not be counted.
+            return rows.where(marker(marks.readable))
         readable = marked(marks.readable, is_readable(rows, spec.event_time) & ~_is_heartbeat(rows))
         if RAW in rows.columns:
             # Spark checks only the columns it reads, so rows would be good or bad by what the steps happen to use.

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from penstock.engine.analyse import analyse
+from penstock.engine.checkpoint import verify
 from penstock.engine.ledger import add
 from penstock.engine.progress import Status
 from penstock.engine.query import RunningPipeline
@@ -88,6 +89,8 @@ def run(file: PipelineFile, options: RunOptions, watch: Watch) -> Status:
     fresh = read_identity(path) is None
     with StateDir(path, file.pipeline.name) as state:
         try:
+            # Spark takes seconds to start; a checkpoint that cannot be read is told at once.
+            verify(state.checkpoint)
             return _run(graph, options, state, stop, watch)
         except PenstockError as error:
             # A mistake in the file leaves nothing behind; for anything else the log is worth having.

@@ -12,6 +12,8 @@ from penstock.spec.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+_WHOLE = "not a CSV line"
+
 
 class Csv(Format):
     """Comma-separated values, columns in the order of the schema.
@@ -51,9 +53,8 @@ format: {csv: {schema: "id string, amount double", header: true}}
         as_text = ", ".join(f"`{name}` string" for name in names)
         values = F.from_csv(raw, as_text, {"sep": self.delimiter})
         pairs = [item for name in names for item in (F.lit(name), values[name])]
-        found = F.size(F.split(raw, "[" + self.delimiter.replace("\\", "\\\\") + "]"))
+        found = F.size(F.split(raw, rf"\Q{self.delimiter}\E"))
         wrong_count = F.concat(F.lit(f"{len(names)} values expected, "), found.cast("string"), F.lit(" found"))
-        reason = unreadable_fields(
-            self.row_schema, F.create_map(*pairs), "not a CSV line", self.reader_options().get("timestampFormat")
-        )
-        return F.when(found < len(names), wrong_count).when(reason.isNotNull(), reason).otherwise(wrong_count)
+        time_format = self.reader_options().get("timestampFormat")
+        reason = unreadable_fields(self.row_schema, F.create_map(*pairs), _WHOLE, time_format)
+        return F.when((found < len(names)) | ((found > len(names)) & (reason == _WHOLE)), wrong_count).otherwise(reason)

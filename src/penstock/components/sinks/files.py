@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MANIFESTS = "_penstock/batches"
 OWNER = "_penstock/owner.json"
 _MAYBE_EMPTY = 64 * 1024
-"""Only a Parquet file smaller than this is opened to see whether it holds rows at all."""
+"""Only a file smaller than this is opened to see whether it holds rows at all."""
 
 
 class Files(Sink):
@@ -73,19 +73,22 @@ class _FilesWriter(SinkWriter):
     def _take_over(self, context: SinkContext) -> None:
         """Refuses output that other state has written, then fences out older runs of this state."""
         owner = self._owner()
-        if owner and owner["lineage"] != context.lineage and self.store.names(MANIFESTS):
-            raise PenstockError.of("SINK_OF_ANOTHER_RUN", node=self.node, path=self.root)
+        if owner and owner["lineage"] != context.lineage:
+            if self.store.names(MANIFESTS):
+                raise PenstockError.of("SINK_OF_ANOTHER_RUN", node=self.node, path=self.root)
+        else:
+            self._refuse_if_fenced(context.lineage, context.epoch)
         mine = {"pipeline": context.pipeline, "sink": self.node, "lineage": context.lineage, "epoch": context.epoch}
-        self._refuse_if_fenced(context.epoch)
         self.store.write(OWNER, json.dumps(mine))
 
     def _owner(self) -> dict[str, Any]:
         text = self.store.read(OWNER)
         return json.loads(text) if text else {}
 
-    def _refuse_if_fenced(self, epoch: int) -> None:
-        newer = self._owner().get("epoch", 0)
-        if newer > epoch:
+    def _refuse_if_fenced(self, lineage: str, epoch: int) -> None:
+        owner = self._owner()
+        newer = owner.get("epoch", 0) if owner.get("lineage", lineage) == lineage else "of another state"
+        if isinstance(newer, str) or newer > epoch:
             raise PenstockError.of("SINK_FENCED", node=self.node, newer=newer, epoch=epoch)
 
     def _last_batch(self) -> int:
@@ -94,6 +97,8 @@ class _FilesWriter(SinkWriter):
     def write(self, batch: Batch, rows: DataFrame) -> bool:
         if batch.id <= self.last:
             return False
+        # Before anything is written: a newer run may have stored this very batch, and would lose its files.
+        self._refuse_if_fenced(batch.lineage, batch.epoch)
         folder = f"batch={batch.id:012d}"
         writer = rows.write.mode("overwrite").format(self.sink.format)
         if self.sink.format == "csv":
@@ -102,21 +107,22 @@ class _FilesWriter(SinkWriter):
             writer = writer.partitionBy(*self.sink.partition_by)
         writer.save(f"{self.root}/{folder}")
         reach("sink.in_transaction", batch.id)
-        self._commit(batch, folder)
+        self._commit(batch, folder, rows.schema.jsonValue())
         return True
 
-    def _commit(self, batch: Batch, folder: str) -> None:
+    def _commit(self, batch: Batch, folder: str, schema: dict[str, Any]) -> None:
         files = [file for file in self.store.files(folder) if not self._drop_if_empty(file)]
         if not files:
             self.store.delete(folder)
             return
-        self._refuse_if_fenced(batch.epoch)
+        self._refuse_if_fenced(batch.lineage, batch.epoch)
         manifest = {
             "pipeline": batch.pipeline,
             "lineage": batch.lineage,
             "epoch": batch.epoch,
             "batch": batch.id,
             "format": self.sink.format,
+            "schema": schema,
             "files": [{"path": file.path, "bytes": file.bytes} for file in files],
         }
         self.store.write(f"{MANIFESTS}/{batch.id:012d}.json", json.dumps(manifest))
@@ -125,8 +131,12 @@ class _FilesWriter(SinkWriter):
     def _drop_if_empty(self, file: StoredFile) -> bool:
         """Spark leaves one file without rows for an empty batch."""
         empty = file.bytes == 0
-        if not empty and self.sink.format == "parquet" and file.bytes < _MAYBE_EMPTY:
-            empty = isinstance(self.store, LocalStorage) and _parquet_rows(self.store, file) == 0
+        if not empty and file.bytes < _MAYBE_EMPTY:
+            if self.sink.format == "parquet":
+                empty = isinstance(self.store, LocalStorage) and _parquet_rows(self.store, file) == 0
+            elif self.sink.format == "csv":
+                header_only = (self.store.read(file.path) or "").rstrip("\n")
+                empty = "\n" not in header_only
         if empty:
             self.store.delete(file.path)
         return empty
@@ -144,8 +154,14 @@ def read_files(spark: SparkSession, path: str) -> DataFrame:
     manifests = [json.loads(store.read(f"{MANIFESTS}/{name}") or "{}") for name in store.names(MANIFESTS)]
     if not manifests:
         raise PenstockError.of("PATH_NOT_FOUND", where="output of a files sink", path=path)
+    newest = manifests[-1]
     reader = spark.read.option("basePath", path)
-    if manifests[-1]["format"] == "csv":
-        reader = reader.option("header", "true")
+    if "schema" in newest:
+        from pyspark.sql.types import StructType
+
+        # Neither JSON nor CSV nor the names of folders tell types and order of columns.
+        reader = reader.schema(StructType.fromJson(newest["schema"]))
+    if newest["format"] == "csv":
+        reader = reader.options(header="true", multiLine="true")
     files = [f"{path}/{file['path']}" for manifest in manifests for file in manifest["files"]]
-    return reader.format(manifests[-1]["format"]).load(files).drop("batch")
+    return reader.format(newest["format"]).load(files).drop("batch")

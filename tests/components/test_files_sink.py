@@ -1,0 +1,243 @@
+"""The files sink stores a batch once and whole, for one lineage at a time, in a folder that can be moved."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock import read_files
+from penstock.components.base import Batch, SinkContext, SinkWriter
+from penstock.components.shared import crashpoints
+from penstock.components.sinks.files import MANIFESTS, Files
+from penstock.errors import PenstockError
+from tests.engine.running import Died, json_lines, run
+
+if TYPE_CHECKING:
+    from tests.conftest import Project
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = {"id": "string", "n": "int"}
+
+
+def opened(
+    spark: SparkSession, folder: Path, lineage: str = "l1", epoch: int = 1, columns: dict[str, str] | None = None,
+    **config: Any,
+) -> SinkWriter:  # fmt: skip
+    sink = Files(**{"path": "out", **config})
+    return sink.open(SinkContext(spark, "out", folder, "demo", lineage, epoch, columns or COLUMNS))
+
+
+def batch(number: int, lineage: str = "l1", epoch: int = 1) -> Batch:
+    return Batch("demo", lineage, epoch, number)
+
+
+def frame(spark: SparkSession, *rows: tuple[str, int]) -> Any:
+    return spark.createDataFrame(list(rows), "id string, n int")
+
+
+def stored(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in read_files(spark, str(folder)).collect())
+
+
+def data_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file() and "_penstock" not in file.parts)
+
+
+def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    writer = opened(spark, tmp_path)
+    assert writer.write(batch(0), frame(spark, ("a", 1), ("b", 2))) is True
+    before = data_files(tmp_path / "out")
+    assert writer.write(batch(0), frame(spark, ("other", 9))) is False
+    assert opened(spark, tmp_path, epoch=2).write(batch(0, epoch=2), frame(spark, ("other", 9))) is False
+    assert data_files(tmp_path / "out") == before
+    assert stored(spark, tmp_path / "out") == [("a", 1), ("b", 2)]
+
+
+def test_output_of_another_lineage_is_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path).write(batch(0), frame(spark, ("a", 1)))
+    with pytest.raises(PenstockError) as raised:
+        opened(spark, tmp_path, lineage="l2")
+    assert raised.value.code == "SINK_OF_ANOTHER_RUN"
+    assert stored(spark, tmp_path / "out") == [("a", 1)]
+
+
+def test_a_folder_in_which_nothing_was_stored_may_change_hands(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path, epoch=5)
+    opened(spark, tmp_path, lineage="l2", epoch=1).write(batch(0, "l2"), frame(spark, ("a", 1)))
+    assert stored(spark, tmp_path / "out") == [("a", 1)]
+
+
+def test_an_older_run_is_fenced_and_destroys_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    older = opened(spark, tmp_path, epoch=1)
+    newer = opened(spark, tmp_path, epoch=2)
+    newer.write(batch(0, epoch=2), frame(spark, ("new", 1)))
+    with pytest.raises(PenstockError) as raised:
+        older.write(batch(0), frame(spark, ("old", 1)))
+    assert raised.value.code == "SINK_FENCED"
+    assert stored(spark, tmp_path / "out") == [("new", 1)]
+    with pytest.raises(PenstockError) as raised:
+        opened(spark, tmp_path, epoch=1)
+    assert raised.value.code == "SINK_FENCED"
+
+
+def test_a_run_whose_folder_went_to_another_lineage_is_fenced(spark: SparkSession, tmp_path: Path) -> None:
+    older = opened(spark, tmp_path, lineage="l1", epoch=3)
+    opened(spark, tmp_path, lineage="l2", epoch=1).write(batch(0, "l2"), frame(spark, ("new", 1)))
+    with pytest.raises(PenstockError) as raised:
+        older.write(batch(0, epoch=3), frame(spark, ("old", 1)))
+    assert raised.value.code == "SINK_FENCED"
+    assert stored(spark, tmp_path / "out") == [("new", 1)]
+
+
+def test_a_half_written_batch_is_not_seen_and_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    writer = opened(spark, tmp_path)
+    writer.write(batch(0), frame(spark, ("a", 1)))
+
+    def die(point: str, number: int) -> None:
+        raise Died(point)
+
+    crashpoints.install(die)
+    try:
+        with pytest.raises(Died):
+            writer.write(batch(1), frame(spark, ("lost", 1)))
+    finally:
+        crashpoints.install(None)
+    assert len(data_files(tmp_path / "out")) >= 2
+    assert stored(spark, tmp_path / "out") == [("a", 1)]
+    opened(spark, tmp_path, epoch=2).write(batch(1, epoch=2), frame(spark, ("b", 2)))
+    assert stored(spark, tmp_path / "out") == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
+def test_an_empty_batch_leaves_no_files(format: str, spark: SparkSession, tmp_path: Path) -> None:
+    writer = opened(spark, tmp_path, format=format)
+    assert writer.write(batch(0), frame(spark)) is True
+    assert data_files(tmp_path / "out") == []
+    assert not (tmp_path / "out" / MANIFESTS).exists()
+    writer.write(batch(1), frame(spark, ("a", 1)))
+    assert [row[0] for row in stored(spark, tmp_path / "out")] == ["a"]
+
+
+def test_a_folder_can_be_named_by_a_uri(spark: SparkSession, tmp_path: Path) -> None:
+    writer = opened(spark, tmp_path, path=f"file://{tmp_path}/out")
+    writer.write(batch(0), frame(spark, ("a", 1)))
+    writer.write(batch(1), frame(spark))
+    writer.write(batch(2), frame(spark, ("b", 2)))
+    assert writer.write(batch(2), frame(spark, ("b", 2))) is False
+    assert sorted(tuple(row) for row in read_files(spark, f"file://{tmp_path}/out").collect()) == [("a", 1), ("b", 2)]
+    assert stored(spark, tmp_path / "out") == [("a", 1), ("b", 2)]
+    with pytest.raises(PenstockError) as raised:
+        opened(spark, tmp_path, path=f"file://{tmp_path}/out", lineage="l2")
+    assert raised.value.code == "SINK_OF_ANOTHER_RUN"
+
+
+def test_values_come_back_from_every_format(spark: SparkSession, tmp_path: Path) -> None:
+    at = dt.datetime(2024, 1, 2, 3, 4, 5, 678000)
+    schema = "id string, n bigint, x double, ok boolean, at timestamp"
+    rows = [("a", 1, 1.5, True, at), ("with, comma \"quoted\"\nand line", -2, None, False, None), (None, None, 0.0, None, at)]
+    columns = {"id": "string", "n": "bigint", "x": "double", "ok": "boolean", "at": "timestamp"}
+    for format in ("parquet", "json", "csv"):
+        writer = opened(spark, tmp_path, columns=columns, path=f"out-{format}", format=format)
+        writer.write(batch(0), spark.createDataFrame(rows, schema))
+        found = read_files(spark, str(tmp_path / f"out-{format}"))
+        assert found.columns == list(columns), format
+        cast = found.select(*(found[name].cast(kind).alias(name) for name, kind in columns.items())).collect()
+        assert {tuple(row) for row in cast} == set(rows), format
+
+
+def test_nested_values_and_decimals_come_back_from_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"d": "decimal(10,2)", "tags": "array<string>", "m": "map<string,int>", "day": "date"}
+    schema = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    row = (Decimal("12.30"), ["x", "y"], {"k": 1}, dt.date(2024, 1, 2))
+    opened(spark, tmp_path, columns=columns).write(batch(0), spark.createDataFrame([row], schema))
+    found = read_files(spark, str(tmp_path / "out"))
+    assert [tuple(item) for item in found.collect()] == [row]
+    assert {item.name: item.dataType.simpleString() for item in found.schema.fields} == columns
+
+
+def test_partitions_become_folders_and_columns_again(spark: SparkSession, tmp_path: Path) -> None:
+    writer = opened(spark, tmp_path, partition_by=("id",))
+    writer.write(batch(0), frame(spark, ("a/b", 1), ("c", 2)))
+    writer.write(batch(1), frame(spark, ("c", 3)))
+    folders = sorted(path.name for path in (tmp_path / "out").rglob("id=*"))
+    assert folders == ["id=a%2Fb", "id=c", "id=c"]
+    found = read_files(spark, str(tmp_path / "out"))
+    assert sorted((row["id"], row["n"]) for row in found.collect()) == [("a/b", 1), ("c", 2), ("c", 3)]
+
+
+def test_a_moved_folder_is_still_readable_and_writable(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path).write(batch(0), frame(spark, ("a", 1)))
+    shutil.move(tmp_path / "out", tmp_path / "moved")
+    assert stored(spark, tmp_path / "moved") == [("a", 1)]
+    opened(spark, tmp_path, path="moved", epoch=2).write(batch(1, epoch=2), frame(spark, ("b", 2)))
+    assert stored(spark, tmp_path / "moved") == [("a", 1), ("b", 2)]
+    written = "".join(file.read_text() for file in (tmp_path / "moved" / "_penstock").rglob("*.json"))
+    assert str(tmp_path) not in written
+
+
+def test_a_manifest_names_its_batch_and_files(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path).write(batch(42), frame(spark, ("a", 1)))
+    manifest = json.loads((tmp_path / "out" / MANIFESTS / f"{42:012d}.json").read_text())
+    assert (manifest["batch"], manifest["lineage"], manifest["epoch"], manifest["format"]) == (42, "l1", 1, "parquet")
+    for file in manifest["files"]:
+        assert (tmp_path / "out" / file["path"]).stat().st_size == file["bytes"]
+
+
+def test_a_folder_without_a_finished_batch_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PenstockError) as raised:
+        read_files(spark, str(tmp_path / "nothing"))
+    assert raised.value.code == "PATH_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("config", "columns", "code"),
+    [
+        ({"partition_by": ("zz",)}, {"id": "string"}, "SINK_COLUMN_UNKNOWN"),
+        ({"format": "csv"}, {"tags": "array<string>"}, "SINK_TYPE_UNSUPPORTED"),
+        ({}, {"batch": "int"}, "SINK_TYPE_UNSUPPORTED"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(config: dict[str, Any], columns: dict[str, str], code: str) -> None:
+    problems = list(Files(path="out", **config).check_columns("out", columns))
+    assert [problem.code for problem in problems] == [code]
+
+
+@pytest.mark.parametrize("point", ["sink.before_write", "sink.in_transaction", "sink.after_commit", "batch.after_ledger"])
+def test_each_row_is_stored_once_wherever_the_run_dies(point: str, project: Project, spark: SparkSession) -> None:
+    for number in range(3):
+        project.put(f"in/{number}.json", json_lines([{"id": f"{number}-{n}"} for n in range(2)]))
+    graph = project.build("""
+        sources:
+          views: {files: {path: ./in, maxFilesPerBatch: 1}, format: {json: {schema: {id: string}}}}
+        sinks:
+          out: {from: views, files: {path: ./out}}
+    """)
+    run(graph, project.folder / "state", die_at=f"{point}@1")
+    outcome = run(graph, project.folder / "state")
+    expected = [(f"{number}-{n}",) for number in range(3) for n in range(2)]
+    assert stored(spark, project.folder / "out") == expected
+    assert [entry.rows_out["out"] for entry in outcome.ledger] == [2, 2, 2]
+    assert outcome.epoch == 2
+
+
+def test_another_state_for_the_same_output_is_refused(project: Project, spark: SparkSession) -> None:
+    project.put("in/1.json", json_lines([{"id": "a"}]))
+    graph = project.build("""
+        sources:
+          views: {files: {path: ./in}, format: {json: {schema: {id: string}}}}
+        sinks:
+          out: {from: views, files: {path: ./out}}
+    """)
+    run(graph, project.folder / "state")
+    with pytest.raises(PenstockError) as raised:
+        run(graph, project.folder / "other")
+    assert raised.value.code == "SINK_OF_ANOTHER_RUN"
+    assert stored(spark, project.folder / "out") == [("a",)]
