@@ -11,13 +11,11 @@ import datetime as dt
 import inspect
 import io
 import json
-import os
 import re
 import sys
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -371,25 +369,11 @@ def run_picture() -> str:
     """What `penstock run` shows, at a made-up moment of the demo, as SVG."""
     console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     now = dt.datetime(2024, 1, 1, 12, 4, 10, tzinfo=dt.UTC)
-    with _terminal_width(_COLUMNS):
-        console.print(panel(_demo_status(now), now, "local[*]"))
+    console.print(panel(_demo_status(now), now, "local[*]", width=_COLUMNS))
     svg = console.export_svg(title="make demo", unique_id="penstock-run")
     # The picture must not fetch anything when it is looked at: a font that is installed will do.
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     return re.sub(r"\s*<!-- Generated with .*? -->", "", svg) + "\n"
-
-
-@contextmanager
-def _terminal_width(columns: int) -> Iterator[None]:
-    """The panel asks the terminal how wide it is; here the answer must not depend on where this runs."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(columns)
-    try:
-        yield
-    finally:
-        del os.environ["COLUMNS"]
-        if before is not None:
-            os.environ["COLUMNS"] = before
 
 
 def _demo_status(now: dt.datetime) -> Status:

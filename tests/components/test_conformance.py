@@ -102,7 +102,7 @@ def test_there_are_components_of_every_kind() -> None:
 def test_it_is_documented(component: type[Component]) -> None:
     text = inspect.cleandoc(component.__doc__ or "")
     first, *_ = text.split("\n\n")
-    assert len(text) >= 60
+    assert len(text) >= 50
     assert first.endswith(".")
 
 

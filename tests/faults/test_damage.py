@@ -98,6 +98,39 @@ def test_damage_is_named_and_nothing_is_changed(
     assert lasting(folder) == before
 
 
+def newest_state(checkpoint: Path) -> Path:
+    return max((checkpoint / "state" / "0" / "0").glob("*.changelog"), key=lambda file: int(file.name.split(".")[0]))
+
+
+def newest_source_log(checkpoint: Path) -> Path:
+    return newest("sources/events")(checkpoint)
+
+
+@pytest.mark.xfail(reason="told as BATCH_FAILED, which does not always name the file")
+@pytest.mark.parametrize(
+    ("find", "damage"),
+    [(newest_state, cut), (newest_state, remove), (newest_source_log, cut)],
+    ids=["state cut", "state removed", "log of the source cut"],
+)
+def test_damage_that_shows_only_when_a_batch_runs_is_named_too(
+    done: Victim, tmp_path: Path, find: Callable[[Path], Path], damage: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "victim"
+    shutil.copytree(done.folder, folder)
+    # A row that would close windows, so that the state is read.
+    row = {"id": 999, "ts": "2024-01-02T00:00:00Z", "user": "u0", "amount": 1}
+    (folder / "in" / "more.json").write_text(json.dumps(row) + "\n", "utf-8")
+    file = find(folder / ".penstock" / "victim" / "checkpoint")
+    damage(file)
+    before = contents(folder / "out")
+
+    code, text = penstock("run", folder / "victim.yaml", "--once", *LIGHT, log=tmp_path / "run.log")
+
+    assert (code, contents(folder / "out")) == (1, before)
+    assert "error[STATE_UNREADABLE] " in text
+    assert str(file) in text
+
+
 def lasting(folder: Path) -> dict[str, bytes]:
     """All that a later run would build on: not logs, the lock, and the count of runs."""
     state = ".penstock/victim/"

@@ -17,6 +17,7 @@ from penstock.engine.progress import Status
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_SECONDS = 5.0
+_WIDEST = 100
 _COLOURS = {
     "running": "green",
     "waiting for data": "green",
@@ -52,10 +53,11 @@ class TerminalView:
         self.live = Live(console=console, auto_refresh=False, transient=True)
 
     def show(self, status: Status) -> None:
-        self.live.update(panel(status, dt.datetime.now(dt.UTC), self.master), refresh=True)
+        now = dt.datetime.now(dt.UTC)
+        self.live.update(panel(status, now, self.master, width=self.console.width), refresh=True)
 
     def summary(self, status: Status, now: dt.datetime) -> None:
-        self.console.print(panel(status, now, self.master, hint=False))
+        self.console.print(panel(status, now, self.master, width=self.console.width, hint=False))
 
     def __enter__(self) -> Self:
         self.live.__enter__()
@@ -86,7 +88,7 @@ class PlainView:
         self.console.print(plain_line(status, now), markup=False)
 
     def summary(self, status: Status, now: dt.datetime) -> None:
-        self.console.print(plain_line(status, now), markup=False)
+        self.console.print(f"{now.strftime('%H:%M:%SZ')} {status.pipeline} {status.phase}", markup=False)
         for name, value in _summary_rows(status, now):
             self.console.print(f"  {name:<10} {value}", markup=False)
 
@@ -99,7 +101,7 @@ class PlainView:
         return None
 
 
-def panel(status: Status, now: dt.datetime, master: str, *, hint: bool = True) -> Panel:
+def panel(status: Status, now: dt.datetime, master: str, *, width: int, hint: bool = True) -> Panel:
     """The whole picture of a run."""
     colour = _COLOURS.get(status.phase, "white")
     head = Table.grid(expand=True)
@@ -117,13 +119,7 @@ def panel(status: Status, now: dt.datetime, master: str, *, hint: bool = True) -
     parts: list[object] = [head, Text(), figures]
     if hint and status.phase in ("running", "waiting for data"):
         parts += [Text(), Text("Ctrl-C finishes the batch and stops", "dim italic")]
-    return Panel(Group(*parts), border_style=colour, padding=(0, 1), width=min(100, _width()))  # type: ignore[arg-type]
-
-
-def _width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size((100, 24)).columns
+    return Panel(Group(*parts), border_style=colour, padding=(0, 1), width=min(_WIDEST, width))  # type: ignore[arg-type]
 
 
 def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
@@ -154,14 +150,19 @@ def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
 
 
 def _summary_rows(status: Status, now: dt.datetime) -> list[tuple[str, str]]:
+    rows, took = sum(status.rows_in.values()), now - status.started
     return [
-        ("rows in", _by_name(status.rows_in).strip()),
+        ("rows in", _by_name(status.rows_in).strip() + _earlier(status)),
         ("rows out", _by_name(status.rows_out).strip()),
         ("dead", f"{sum(status.rows_dead.values()):,}"),
         ("late", f"{status.late_rows:,}"),
         ("batches", f"{status.batches:,}"),
-        ("took", clock(now - status.started)),
+        ("took", f"{clock(took)}, {rows / max(took.total_seconds(), 0.001):,.0f} rows/s with the start of Spark"),
     ]
+
+
+def _earlier(status: Status) -> str:
+    return f"   ({status.earlier_rows:,} in earlier runs)" if status.earlier_rows else ""
 
 
 def plain_line(status: Status, now: dt.datetime) -> str:

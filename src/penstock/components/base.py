@@ -153,7 +153,10 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def write(self, batch: Batch, rows: DataFrame) -> bool:
-        """Stores the rows all or nothing. False if this batch had been stored before and the rows were not read."""
+        """Stores the rows all or nothing. False if this batch had been stored before and the rows were not read.
+
+        Read the rows with one action: rows are counted as they pass, and a second pass would count them again.
+        """
 
     def close(self) -> None:  # noqa: B027
         """Gives back what the sink holds."""

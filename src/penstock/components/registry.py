@@ -24,19 +24,25 @@ _PACKAGES: dict[ComponentKind, str] = {
 @cache
 def components(kind: ComponentKind) -> Mapping[str, type[Component]]:
     """All components of a kind by name, sorted."""
-    found = {cls.name: cls for cls in _scan(_PACKAGES[kind])}
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        cls = entry.load()
-        if not (inspect.isclass(cls) and issubclass(cls, Component)):
-            raise TypeError(f"entry point {entry.name} of {ENTRY_POINT_GROUP} is not a component class")
-        if cls.kind == kind:
-            found.setdefault(cls.name, cls)
+    found: dict[str, type[Component]] = {}
+    for cls in (*_scan(_PACKAGES[kind]), *(cls for cls in _entry_points() if cls.kind == kind)):
+        if cls.name in found:
+            raise TypeError(f"{cls.__module__} and {found[cls.name].__module__} both define the {kind} '{cls.name}'")
+        found[cls.name] = cls
     return dict(sorted(found.items()))
 
 
 def all_components() -> Iterator[type[Component]]:
     for kind in _PACKAGES:
         yield from components(kind).values()
+
+
+def _entry_points() -> Iterator[type[Component]]:
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        cls = entry.load()
+        if not (inspect.isclass(cls) and issubclass(cls, Component)):
+            raise TypeError(f"entry point {entry.name} of {ENTRY_POINT_GROUP} is not a component class")
+        yield cls
 
 
 def _scan(package_name: str) -> Iterator[type[Component]]:

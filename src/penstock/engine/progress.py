@@ -29,12 +29,13 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class Status:
-    """The whole of a run so far."""
+    """The whole of a run so far; `earlier_rows` came in during runs before it."""
 
     pipeline: str
     phase: str
     started: dt.datetime
     batches: int = 0
+    earlier_rows: int = 0
     rows_in: Mapping[str, int] = field(default_factory=dict)
     rows_dead: Mapping[str, int] = field(default_factory=dict)
     rows_out: Mapping[str, int] = field(default_factory=dict)

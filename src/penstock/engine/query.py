@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import Source
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 class RunningPipeline:
     """The one query of a pipeline. Made stopped; `start` it once."""
 
-    def __init__(self, spark: SparkSession, graph: Graph, analysed: Analysed, state: StateDir) -> None:
+    def __init__(
+        self, spark: SparkSession, graph: Graph, analysed: Analysed, state: StateDir, log: Path | None = None
+    ) -> None:
         self.spark = spark
+        self.log = log or state.logs / "spark.log"
         self.graph = graph
         self.state = state
         self.analysed = analysed
@@ -154,7 +158,6 @@ class RunningPipeline:
         failure = self.handler.failure
         if isinstance(failure, PenstockError):
             return failure
-        log = self.state.logs / "spark.log"
         cause = failure if isinstance(failure, Exception) else error
-        problem = runtime_problem(cause, batch=self._seen + 1, log=log, checkpoint=self.state.path)
+        problem = runtime_problem(cause, batch=self._seen + 1, log=self.log, checkpoint=self.state.path)
         return PenstockError(problem)

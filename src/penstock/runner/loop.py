@@ -181,7 +181,7 @@ class _Tracker:
         self.running = running
         totals = running.ledger.totals()
         self._next = totals.batch + 1
-        self.status = replace(status, rows_in=totals.rows_in, rows_dead=totals.rows_dead, rows_out=totals.rows_out)
+        self.status = replace(status, earlier_rows=sum(totals.rows_in.values()))
 
     def turn(self, phase: str) -> Status:
         reports = self.running.new_reports()

@@ -26,7 +26,7 @@ from penstock.graph.build import build
 from penstock.spec.location import PipelineFile
 from penstock.spec.units import Duration
 from penstock.testing.rewire import WATCH, in_memory
-from penstock.testing.session import shared_session
+from penstock.testing.session import shared_log, shared_session
 
 Row = dict[str, Any]
 Time = str | dt.datetime
@@ -78,7 +78,7 @@ class Harness:
         try:
             analysed = analyse(self.spark, self.graph, self._state.spool)
             analysed.raise_errors()
-            running = RunningPipeline(self.spark, self.graph, analysed, self._state)
+            running = RunningPipeline(self.spark, self.graph, analysed, self._state, shared_log())
             running.start(once=False)
         except BaseException:
             self._state.close()

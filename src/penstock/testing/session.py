@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine.session import Session, SessionOptions
@@ -21,3 +22,10 @@ def shared_session() -> SparkSession:
         _session = Session(SessionOptions(master="local[2]", conf=conf, driver_memory="2g", quick=True))
         atexit.register(_session.stop)
     return _session.spark
+
+
+def shared_log() -> Path:
+    """The log of the shared session."""
+    shared_session()
+    assert _session is not None
+    return _session.log

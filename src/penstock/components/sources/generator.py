@@ -51,24 +51,30 @@ eventTime: {column: ts, maxDelay: 5 seconds}
     )  # fmt: skip
     seed: int = field(0, doc="Another seed gives other rows.", change=Change.BOOTSTRAP)
     skew: float | None = field(
-        None, ge=0, le=10,
+        None, ge=0, le=10, change=Change.BOOTSTRAP,
         doc="How uneven the keys are: the k-th most frequent one has a share in proportion to 1 / k^skew, so 0 makes "
         "all alike. By default 0; for `bids`, unless `keys` is given, Nexmark's hot auctions that move on with time.",
     )  # fmt: skip
     keys: int | None = field(
-        None, ge=1, le=10_000_000,
+        None, ge=1, le=10_000_000, change=Change.BOOTSTRAP,
         doc="How many distinct keys there are. By default 10,000 users, 500 campaigns, 1,000 machines or, if `skew` "
         "is given, 1,000 auctions.",
     )  # fmt: skip
     disorder: Duration = field(
-        Duration(0), doc="Event times are moved back by up to this much, so rows are disordered."
+        Duration(0),
+        change=Change.BOOTSTRAP,
+        doc="Event times are moved back by up to this much, so rows are disordered.",
     )
-    late_share: float = field(0.0, ge=0, le=1, doc="Share of rows that come even later than `disorder` allows.")
+    late_share: float = field(
+        0.0, ge=0, le=1, change=Change.BOOTSTRAP, doc="Share of rows that come even later than `disorder` allows."
+    )
     late_by: Duration = field(
-        Duration(60_000), doc="How much later, at most: late rows are moved back by more than `disorder`, up to both."
+        Duration(60_000),
+        change=Change.BOOTSTRAP,
+        doc="How much later, at most: late rows are moved back by more than `disorder`, up to both.",
     )
     malformed_share: float = field(
-        0.0, ge=0, le=1, doc="Share of rows that arrive as broken JSON that nobody can read."
+        0.0, ge=0, le=1, change=Change.BOOTSTRAP, doc="Share of rows that arrive as broken JSON that nobody can read."
     )
     start: datetime | None = field(
         None, change=Change.BOOTSTRAP,

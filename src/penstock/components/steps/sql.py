@@ -36,7 +36,7 @@ sql: SELECT user, article, ms / 1000 AS seconds FROM views WHERE article IS NOT 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         # Spark runs commands as soon as they are given to spark.sql(); parseQuery takes nothing but a query.
         context.spark._jsparkSession.sessionState().sqlParser().parseQuery(self.query)
-        # The rows of a batch belong to a session of the query's own, and a view is known only in the session of its rows.
+        # The rows of a batch belong to a session of the query's own, and a view is known only in that of its rows.
         session = next(iter(inputs.values())).sparkSession
         for name, frame in inputs.items():
             frame.createOrReplaceTempView(name)
