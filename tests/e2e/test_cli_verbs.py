@@ -130,6 +130,7 @@ def check_plain_lines(text: str, *, name: str) -> None:
     assert not re.search(r"[\x1b\r╭│]", text)
     lines = text.splitlines()
     assert re.fullmatch(rf"\d\d:\d\d:\d\dZ {name} starting Spark", lines[0])
-    assert re.match(rf"\d\d:\d\d:\d\dZ {name} done batch=\d+ in=40 .*dead=1 ", lines[-7])
-    assert lines[-6].split() == ["rows", "in", "40", name, "40"]
-    assert lines[-4].split() == ["dead", "1"]
+    done = next(number for number, line in enumerate(lines) if re.match(rf"\d\d:\d\d:\d\dZ {name} done\b", line))
+    summary = dict(re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines[done + 1 :])
+    assert re.fullmatch(rf"40\s+{name} 40", summary["rows in"])
+    assert summary["dead"] == "1"

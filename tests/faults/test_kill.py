@@ -112,6 +112,21 @@ def test_many_kills_while_tasks_run_lose_and_double_nothing(tmp_path: Path, seed
     killed_at_random(tmp_path, seed, kills=4)
 
 
+@pytest.mark.timeout(600)
+def test_a_run_ends_with_its_jvm_and_goes_on_from_there(tmp_path: Path) -> None:
+    victim = Victim(tmp_path / "victim", ("row_files", "row_table"))
+    with victim.start() as process:
+        process.wait_until(lambda: victim.numbers("commits"), "the first commit")
+        kill(process.jvm())
+        assert process.wait(30) == 1
+    assert "error[JVM_DIED] " in process.text
+    assert str(victim.state / "logs" / "spark.log") in process.text
+    assert "Traceback" not in process.text
+    victim.check_nothing_twice()
+
+    finish(victim)
+
+
 HOLDING_STEP = """\
 import os, pathlib, time
 

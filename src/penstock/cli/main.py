@@ -25,8 +25,6 @@ app = typer.Typer(
 # Newer versions of Typer carry a Click of their own, so the base of its errors (BadParameter, UsageError,
 # ClickException) is found through Typer's.
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
-# PySpark prints its trace of every mistake in a query; Penstock says the same in words.
-_LOGGERS_OF_TRACES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 for verb in (init, validate, explain, test, run, schema):
     verb.register(app)
@@ -51,13 +49,20 @@ def common(
     context.obj = {"debug": debug}
 
 
+def _silence_traces() -> None:
+    """PySpark prints its trace of every mistake in a query, Py4J that of a lost JVM; Penstock says both in words."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
 def main() -> None:
     """Runs the command and ends the process with its exit code."""
     debug = "--debug" in sys.argv
     # The option may stand anywhere on the line, as people add it to a command that has just failed.
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    for name in _LOGGERS_OF_TRACES:
-        logging.getLogger(name).disabled = True
+    if not debug:
+        _silence_traces()
     try:
         code = app(args=arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

@@ -236,6 +236,8 @@ class _Modes:
 
 
 def plan_text(analysed: Analysed) -> str:
-    """Spark's plan of the one query, optimised as far as it is before a batch is known."""
+    """Spark's plan of the one query, optimised as far as it can be before a batch is known."""
     frame = trunk_frame(analysed.frames, analysed.analysis.trunk)
-    return str(frame._jdf.queryExecution().optimizedPlan().toString())
+    # Spark refuses to optimise a stream as if it were a table, so its optimiser is asked directly.
+    optimiser = frame.sparkSession._jsparkSession.sessionState().optimizer()
+    return str(optimiser.execute(plan_of(frame)).toString())

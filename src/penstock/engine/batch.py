@@ -6,7 +6,9 @@ same batch comes again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Source
@@ -61,9 +63,12 @@ class BatchHandler:
         frame = trunk_frame(self.analysed.frames, self.analysed.analysis.trunk)
         return frame.where(marker(self._end_marker)) if self.whole else frame
 
-    def _open(self, node: Node, columns: object) -> SinkWriter:
+    def _open(self, node: Node, columns: Mapping[str, str]) -> SinkWriter:
         assert isinstance(node.component, Sink)
-        return with_secrets(node.component).open(self._context(node.name, dict(columns)))  # type: ignore[call-overload]
+        try:
+            return with_secrets(node.component).open(self._context(node.name, dict(columns)))
+        except OSError as error:
+            raise storage_error(error, Path(error.filename or self.graph.file.folder)) from error
 
     def _context(self, node: str, columns: dict[str, str]) -> SinkContext:
         identity = self.state.identity
@@ -137,7 +142,7 @@ class BatchHandler:
         except PenstockError:
             raise
         except OSError as error:
-            raise storage_error(error, self.state.path) from error
+            raise storage_error(error, Path(error.filename or self.state.path)) from error
 
     def _rows_through(self) -> dict[int, int]:
         assert self.query is not None

@@ -41,6 +41,10 @@ def verify(checkpoint: Path) -> None:
             file = checkpoint / folder / str(number)
             if file.exists():
                 _verify_log_file(file)
+    for log in sorted((checkpoint / "sources").glob("*/")):
+        numbered = [item for item in log.iterdir() if item.name.split(".")[0].isdigit()]
+        if numbered:
+            _verify_log_file(max(numbered, key=lambda item: int(item.name.split(".")[0])))
     if committed > planned:
         _missing(checkpoint / "offsets" / str(committed), f"batch {committed} was committed")
     # A batch is planned when the one before it has been committed, and both stay in the logs for a while.

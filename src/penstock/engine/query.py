@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.components.base import Source
 from penstock.engine.analyse import Analysed
 from penstock.engine.batch import BatchHandler
-from penstock.engine.checkpoint import source_log, state_partitions, verify
+from penstock.engine.checkpoint import last_committed, source_log, state_partitions, verify
 from penstock.engine.ledger import Ledger
 from penstock.engine.markers import markers_in
 from penstock.engine.progress import BatchReport, batch_report
@@ -39,7 +39,7 @@ class RunningPipeline:
         self._refuse_other_partitions()
         self.handler = BatchHandler(spark, graph, analysed, state)
         self.query: StreamingQuery | None = None
-        self._seen = -1
+        self._seen = last_committed(state.checkpoint)
         came = {marks.came: name for name, marks in analysed.builder.marks.items()}
         self._source_order = [came[number] for number in markers_in(self.handler.frame()) if number in came]
 

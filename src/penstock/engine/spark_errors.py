@@ -136,6 +136,9 @@ def runtime_problem(error: Exception, *, batch: int | None, log: object, checkpo
         return Problem("PATH_NOT_WRITABLE", {"path": checkpoint, "reason": text_of(error)})
     if "STREAMING_QUERY_EVOLUTION" in message or "STREAM_SOURCE" in message:
         return Problem("STATE_SOURCES_CHANGED", {"reason": text_of(error)})
+    damaged = _damaged_state(message, checkpoint)
+    if damaged:
+        return Problem("STATE_UNREADABLE", {"path": damaged, "reason": "it is missing or damaged"})
     for name in _ROW_ERRORS:
         found = re.search(rf"\[{name}[.\w]*\] ([^\n]*?)(?: If necessary| Use `try| SQLSTATE|\n|$)", message)
         if found:
@@ -146,6 +149,18 @@ def runtime_problem(error: Exception, *, batch: int | None, log: object, checkpo
     root = re.findall(r"(?:Caused by: |: )([\w.$]+(?:Exception|Error): [^\n]+)", message)
     reason = root[-1] if root else text_of(error)
     return Problem("BATCH_FAILED", {"batch": "?" if batch is None else batch, "reason": reason, "log": log})
+
+
+_STATE_TROUBLE = re.compile(r"STATE_STORE|StateStore|RocksDB|streaming\.state\.|HDFSMetadataLog|Incomplete log file")
+_DAMAGE = re.compile(r"EOFException|FileNotFoundException|FILE_NOT_EXIST|orrupt|ended prematurely|Incomplete|Malformed")
+
+
+def _damaged_state(message: str, checkpoint: object) -> str | None:
+    """The file of the checkpoint that could not be read, or the folder of the state, if that is what went wrong."""
+    if not (_STATE_TROUBLE.search(message) and _DAMAGE.search(message)):
+        return None
+    found = re.search(r"(?:file:)?(/[^\s'\",;()]*?/checkpoint/(?:state|sources)/[^\s'\",;()]+)", message)
+    return found[1].rstrip(".:") if found else f"{checkpoint}/checkpoint/state"
 
 
 def _file_named(message: str) -> str:

@@ -6,7 +6,9 @@ import datetime as dt
 import os
 import shutil
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.2
 _RATES_KEPT = 60
+_ENDING_SECONDS = 0.5
 
 Watch = Callable[[Status], None]
 
@@ -72,6 +75,9 @@ class Stop:
         if self.asked.is_set():
             if self.session is not None:
                 self.session.kill()
+            if sys.stdout.isatty():
+                # Nothing is cleaned up from here on, and the live view has hidden the cursor.
+                os.write(sys.stdout.fileno(), b"\x1b[?25h\n")
             os._exit(128 + number)
         self.asked.set()
 
@@ -129,10 +135,8 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
         analysed = analyse(session.spark, graph, state.spool)
         analysed.raise_errors()
         return _drive(session, graph, analysed, options, state, stop, watch, status)
-    except PenstockError:
-        raise
     except Exception as error:
-        if not session.jvm.alive:
+        if _lost(session, error):
             raise PenstockError.of("JVM_DIED", log=session.log) from error
         raise
     finally:
@@ -140,6 +144,16 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
             session.stop()
         else:
             session.kill()
+
+
+def _lost(session: Session, error: Exception) -> bool:
+    """Whether an error only says that the JVM is gone: its connections break a moment before it has ended."""
+    if isinstance(error, PenstockError) and error.code != "BATCH_FAILED":
+        return False
+    deadline = time.monotonic() + _ENDING_SECONDS
+    while session.jvm.alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not session.jvm.alive
 
 
 def with_partitions(graph: Graph, options: RunOptions) -> dict[str, str]:

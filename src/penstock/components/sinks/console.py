@@ -38,6 +38,7 @@ class _ConsoleWriter(SinkWriter):
     def write(self, batch: Batch, rows: DataFrame) -> bool:
         from rich.console import Console as Terminal
         from rich.table import Table
+        from rich.text import Text
 
         # The whole batch is evaluated, so that counts and state are right; only its head comes to the driver.
         kept = rows.persist()
@@ -49,10 +50,13 @@ class _ConsoleWriter(SinkWriter):
         if total == 0:
             return True
         more = f", first {self.rows} shown" if total > self.rows else ""
-        table = Table(title=f"{self.node} · batch {batch.id} · {total:,} rows{more}", title_justify="left")
+        # Names and values are shown as they are: in a plain text brackets would be taken for markup.
+        table = Table()
         for column in shown.column_names:
-            table.add_column(column, overflow="fold")
+            table.add_column(Text(column), overflow="fold")
         for row in shown.to_pylist():
-            table.add_row(*("" if value is None else str(value) for value in row.values()))
-        Terminal().print(table)
+            table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
+        terminal = Terminal()
+        terminal.print(Text(f"{self.node} · batch {batch.id} · {total:,} rows{more}"))
+        terminal.print(table)
         return True

@@ -70,9 +70,13 @@ class _SqliteWriter(SinkWriter):
         self.columns = dict(context.schema)
         self.identity = (context.pipeline, context.node)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with self._transaction() as db:
-            self._make_tables(db)
-            self._take_over(db, context)
+        try:
+            with self._transaction() as db:
+                self._make_tables(db)
+                self._take_over(db, context)
+        except sqlite3.Error as error:
+            code = "DISK_FULL" if "full" in str(error) else "PATH_NOT_WRITABLE"
+            raise PenstockError.of(code, path=file, reason=error) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -123,7 +127,8 @@ class _SqliteWriter(SinkWriter):
         lineage, epoch, batch = found
         if lineage != context.lineage and batch >= 0:
             raise PenstockError.of("SINK_OF_ANOTHER_RUN", node=self.node, path=f"{self.file}, table {self.sink.table}")
-        self._refuse_if_fenced(epoch, context.epoch)
+        if lineage == context.lineage:
+            self._refuse_if_fenced(epoch, context.epoch)
         update = f"UPDATE {BATCHES} SET lineage = ?, epoch = ? WHERE pipeline = ? AND sink = ?"
         db.execute(update, (context.lineage, context.epoch, *self.identity))
 
@@ -137,12 +142,12 @@ class _SqliteWriter(SinkWriter):
             raise PenstockError.of("SINK_FENCED", node=self.node, newer=newer, epoch=epoch)
 
     def write(self, batch: Batch, rows: DataFrame) -> bool:
-        with self._transaction() as db:
-            if self._applied(db, batch):
-                return False
-        # Spark computes outside the transaction: a slow batch must not lock the file for readers and other writers.
-        values = self._values(rows)
         try:
+            with self._transaction() as db:
+                if self._applied(db, batch):
+                    return False
+            # Spark computes outside the transaction: a slow batch must not lock the file for others.
+            values = self._values(rows)
             with self._transaction() as db:
                 if self._applied(db, batch):
                     return True
@@ -195,9 +200,16 @@ class _SqliteWriter(SinkWriter):
     def _newest(self, db: sqlite3.Connection, row: tuple[Any, ...], key: tuple[Any, ...], same_key: str) -> bool:
         if self.sink.version is None:
             return True
-        newer = f"SELECT 1 FROM {_name(self.sink.table)} WHERE {same_key} AND {_name(self.sink.version)} > ?"
+        column = _name(self.sink.version)
         version = row[list(self.columns).index(self.sink.version)]
-        return db.execute(newer, (*key, version)).fetchone() is None
+        newer = f"{self._ordered(column)} > {self._ordered('?')}" if version is not None else f"{column} IS NOT ?"
+        query = f"SELECT 1 FROM {_name(self.sink.table)} WHERE {same_key} AND {newer}"
+        return db.execute(query, (*key, version)).fetchone() is None
+
+    def _ordered(self, expression: str) -> str:
+        """A version as it can be compared: decimals are stored as text."""
+        kind = self.columns[self.sink.version] if self.sink.version is not None else ""
+        return f"CAST({expression} AS NUMERIC)" if kind.startswith("decimal") else expression
 
     def _on_conflict(self) -> str:
         key = ", ".join(_name(column) for column in self.sink.key)
@@ -209,7 +221,7 @@ class _SqliteWriter(SinkWriter):
         if self.sink.version is not None:
             column = _name(self.sink.version)
             stored = f"{_name(self.sink.table)}.{column}"
-            condition = f" WHERE {stored} IS NULL OR excluded.{column} >= {stored}"
+            condition = f" WHERE {stored} IS NULL OR {self._ordered(f'excluded.{column}')} >= {self._ordered(stored)}"
         return f" ON CONFLICT ({key}) DO UPDATE SET {changes}{condition}"
 
 

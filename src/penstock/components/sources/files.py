@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import unquote, urlsplit
 
 from penstock.components.base import RAW, CheckContext, ReadContext, Source, resolve_path
 from penstock.errors import PenstockError, Problem
@@ -59,7 +60,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
             schema = f"{schema}, `{RAW}` string"
             reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=RAW)
         options = {**context.format.reader_options(), **self._options(context.folder)}
-        return reader.schema(schema).options(**options).load(path)
+        return reader.schema(schema).options(**options).load(_as_glob(path))
 
     def place(self) -> Column:
         from pyspark.sql import functions as F
@@ -77,8 +78,8 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         log = progress.get("log")
         if "://" in path or not isinstance(log, Path):
             return None
-        waiting = sum(1 for name in self._present(path)) - _files_read(log)
-        return f"{max(waiting, 0)} files"
+        read = _files_read(log)
+        return f"{sum(str(file) not in read for file in self._present(path))} files"
 
     def _options(self, folder: Path) -> dict[str, str]:
         options = {"recursiveFileLookup": str(self.recursive).lower()}
@@ -102,9 +103,9 @@ eventTime: {column: ts, maxDelay: 10 seconds}
                     yield file
 
 
-def _files_read(log: Path) -> int:
-    """How many files Spark's log of the source names; a compacted log repeats the ones before it."""
-    batches: dict[int, int] = {}
+def _files_read(log: Path) -> set[str]:
+    """The files that Spark's log of the source names; a compacted log repeats the ones before it."""
+    read: set[str] = set()
     entries = sorted((int(item.name.split(".")[0]), item) for item in log.iterdir() if item.name[0].isdigit())
     compacted = [number for number, item in entries if item.suffix == ".compact"]
     start = max(compacted, default=0)
@@ -112,6 +113,10 @@ def _files_read(log: Path) -> int:
         if number < start or (number == start and compacted and item.suffix != ".compact"):
             continue
         for line in item.read_text("utf-8").splitlines()[1:]:
-            batch = int(json.loads(line)["batchId"])
-            batches[batch] = batches.get(batch, 0) + 1
-    return sum(batches.values())
+            read.add(unquote(urlsplit(json.loads(line)["path"]).path))
+    return read
+
+
+def _as_glob(path: str) -> str:
+    """A single file as a glob that matches only it: Spark streams from folders and globs."""
+    return f"{path[:-1]}[{path[-1]}]" if "://" not in path and Path(path).is_file() else path
