@@ -39,9 +39,11 @@ def inputs_of(part: dict[str, Any]) -> list[str]:
 def whole(component: type[Component], part: str) -> str:
     """A pipeline around one source, step or sink, so that it can be read as a user's file is."""
     content = YAML(typ="safe").load(part)
-    sources = {name: ROWS for name in inputs_of(content)}
+    sources = dict.fromkeys(inputs_of(content), ROWS)
     if component.kind in ("source", "format"):
-        return f"{HEAD}  sources:\n    views:\n{indent(part, ' ' * 6)}  sinks:\n    out: {{from: views, console: {{}}}}\n"
+        return (
+            f"{HEAD}  sources:\n    views:\n{indent(part, ' ' * 6)}  sinks:\n    out: {{from: views, console: {{}}}}\n"
+        )
     listed = "".join(f"    {name}: {text}\n" for name, text in sources.items())
     if component.kind == "step":
         return (
@@ -88,6 +90,15 @@ def problems_in(text: str) -> tuple[Problem, ...]:
     with pytest.raises(PenstockError) as raised:
         parse_yaml(text, Path("p.yaml"))
     return raised.value.problems
+
+
+def refusals(text: str) -> tuple[Problem, ...] | None:
+    """The same for a pipeline that may be sound."""
+    try:
+        parse_yaml(text, Path("p.yaml"))
+    except PenstockError as error:
+        return error.problems
+    return None
 
 
 def sound(problems: tuple[Problem, ...]) -> bool:
@@ -174,11 +185,9 @@ def test_a_value_of_the_wrong_type_is_refused_by_penstock(component: type[Compon
     refused = 0
     for value in WRONG:
         text = with_config(component, {**example_config(component), key: value})
-        try:
-            parse_yaml(text, Path("p.yaml"))
-        except PenstockError as error:
-            refused += 1
-            assert sound(error.problems), value
+        found = refusals(text)
+        refused += found is not None
+        assert found is None or sound(found), value
     assert refused >= 3
 
 

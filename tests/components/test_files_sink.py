@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.running import Died, json_lines, run
 
 from penstock import read_files
 from penstock.components.base import Batch, SinkContext, SinkWriter
 from penstock.components.shared import crashpoints
 from penstock.components.sinks.files import MANIFESTS, Files
 from penstock.errors import PenstockError
-from tests.engine.running import Died, json_lines, run
 
 if TYPE_CHECKING:
     from tests.conftest import Project
@@ -140,9 +140,13 @@ def test_a_folder_can_be_named_by_a_uri(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_values_come_back_from_every_format(spark: SparkSession, tmp_path: Path) -> None:
-    at = dt.datetime(2024, 1, 2, 3, 4, 5, 678000)
+    at = dt.datetime(2024, 1, 2, 3, 4, 5, 678000)  # noqa: DTZ001 - as Spark gives it back, in the session's UTC
     schema = "id string, n bigint, x double, ok boolean, at timestamp"
-    rows = [("a", 1, 1.5, True, at), ("with, comma \"quoted\"\nand line", -2, None, False, None), (None, None, 0.0, None, at)]
+    rows = [
+        ("a", 1, 1.5, True, at),
+        ('with, comma "quoted"\nand line', -2, None, False, None),
+        (None, None, 0.0, None, at),
+    ]
     columns = {"id": "string", "n": "bigint", "x": "double", "ok": "boolean", "at": "timestamp"}
     for format in ("parquet", "json", "csv"):
         writer = opened(spark, tmp_path, columns=columns, path=f"out-{format}", format=format)
@@ -210,7 +214,9 @@ def test_columns_that_do_not_fit_are_refused(config: dict[str, Any], columns: di
     assert [problem.code for problem in problems] == [code]
 
 
-@pytest.mark.parametrize("point", ["sink.before_write", "sink.in_transaction", "sink.after_commit", "batch.after_ledger"])
+@pytest.mark.parametrize(
+    "point", ["sink.before_write", "sink.in_transaction", "sink.after_commit", "batch.after_ledger"]
+)
 def test_each_row_is_stored_once_wherever_the_run_dies(point: str, project: Project, spark: SparkSession) -> None:
     for number in range(3):
         project.put(f"in/{number}.json", json_lines([{"id": f"{number}-{n}"} for n in range(2)]))

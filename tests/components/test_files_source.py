@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.running import Outcome, run, table
 
 from penstock.components.base import CheckContext, ReadContext
 from penstock.components.sources.files import Files
@@ -17,7 +18,6 @@ from penstock.engine.checkpoint import source_log
 from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph
 from penstock.graph.validate import check
-from tests.engine.running import Outcome, run, table
 
 if TYPE_CHECKING:
     from tests.conftest import Project

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.running import Died, json_lines, run, table
 
 from penstock.components.base import Batch, CheckContext, SinkContext, SinkWriter
 from penstock.components.shared import crashpoints
 from penstock.components.sinks import sqlite
 from penstock.components.sinks.sqlite import Sqlite
 from penstock.errors import PenstockError
-from tests.engine.running import Died, json_lines, run, table
 
 if TYPE_CHECKING:
     from tests.conftest import Project
@@ -40,7 +40,9 @@ def batch(number: int, lineage: str = "l1", epoch: int = 1) -> Batch:
 
 
 def frame(spark: SparkSession, *rows: tuple[Any, ...]) -> Any:
-    return spark.createDataFrame([(*row, *(None,) * (3 - len(row))) for row in rows], "id string, n int, v int").coalesce(1)
+    return spark.createDataFrame(
+        [(*row, *(None,) * (3 - len(row))) for row in rows], "id string, n int, v int"
+    ).coalesce(1)
 
 
 def stored(folder: Path, columns: str = "id, n") -> list[tuple[Any, ...]]:
@@ -222,9 +224,11 @@ def test_a_file_that_is_no_database_is_said(spark: SparkSession, tmp_path: Path)
 def test_every_type_is_stored_as_documented(spark: SparkSession, tmp_path: Path) -> None:
     columns = {
         "i": "bigint", "x": "double", "ok": "boolean", "b": "binary", "d": "decimal(10,2)", "at": "timestamp",
-        "day": "date", "tags": "array<string>", "m": "map<string,int>", "s": "struct<a:int,b:string>", "odd name\"`": "string",
+        "day": "date", "tags": "array<string>", "m": "map<string,int>", "s": "struct<a:int,b:string>",
+        "odd name\"`": "string",
     }  # fmt: skip
-    row = (2**53 + 1, 1.5, True, bytearray(b"\x00\xff"), Decimal("12.30"), dt.datetime(2024, 1, 2, 3, 4, 5, 600000),
+    time = dt.datetime(2024, 1, 2, 3, 4, 5, 600000, dt.UTC)
+    row = (2**53 + 1, 1.5, True, bytearray(b"\x00\xff"), Decimal("12.30"), time,
            dt.date(2024, 1, 2), ["x"], {"k": 1}, (1, "z"), "q")  # fmt: skip
     schema = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns.items())
     nothing = tuple(None for _ in columns)

@@ -72,7 +72,7 @@ def test_the_components_of_the_guide_work_together(tmp_path: Path, spark: SparkS
         )
         files = sorted((folder / "outbox").glob("*.jsonl"))
         rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
-        dead = [json.loads(line) for file in (state / "dead").glob("batch=*/*.json") for line in file.open()]
+        dead = [json.loads(line) for file in (state / "dead").glob("batch=*/*/*.json") for line in file.open()]
 
     assert first == again == ({"customers": 3}, {"customers": 1}, {"outbox": 2})
     assert [row["id"] for row in rows] == [1, 2]
@@ -161,7 +161,7 @@ def stored(out: Path) -> list[str]:
     rows: list[Any] = []
     for file in out.rglob("*.parquet"):
         rows += pyarrow.dataset.dataset(file, format="parquet").to_table().to_pylist()
-    for file in out.rglob("batch=*/*.json"):
+    for file in out.rglob("batch=*/*/*.json"):
         rows += [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     for file in out.rglob("*.db"):
         with closing(sqlite3.connect(file)) as database:

@@ -49,13 +49,15 @@ def test_a_checkpoint_whose_old_entries_were_purged_is_sound(checkpoint: Path) -
 
 
 @pytest.mark.parametrize("name", ["offsets/3", "offsets/2", "commits/2", "commits/1"])
-@pytest.mark.parametrize("content", ["", "v1\n", "v1\n{\"next", "{}\n{}"])
+@pytest.mark.parametrize("content", ["", "v1\n", 'v1\n{"next', "{}\n{}"])
 def test_a_file_that_is_empty_or_cut_short_is_named(checkpoint: Path, name: str, content: str) -> None:
     (checkpoint / name).write_text(content)
     assert refused(checkpoint) == ("STATE_UNREADABLE", name, "it is cut short")
 
 
-@pytest.mark.parametrize("content", ['v2\n{"batchWatermarkMs":0}', 'v2\n{"batchWatermarkMs":0}\nviews:{"logO', "v2\n{}\nviews:"])
+@pytest.mark.parametrize(
+    "content", ['v2\n{"batchWatermarkMs":0}', 'v2\n{"batchWatermarkMs":0}\nviews:{"logO', "v2\n{}\nviews:"]
+)
 def test_offsets_without_the_position_of_a_source_are_cut_short(checkpoint: Path, content: str) -> None:
     (checkpoint / "offsets/3").write_text(content)
     assert refused(checkpoint) == ("STATE_UNREADABLE", "offsets/3", "it is cut short")

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.engine.running import Outcome, run, table
 
 from penstock import read_files
 from penstock.testing import Harness, shared_session
-from tests.engine.running import Outcome, run, table
 
 if TYPE_CHECKING:
     from tests.conftest import Project
@@ -149,16 +149,16 @@ def test_a_replayed_batch_sets_its_rows_aside_once(project: Project) -> None:
     assert stored(project) == ["a"]
 
 
-TWO_SOURCES = """
+TWO_SOURCES = f"""
     sources:
-      views: {files: {path: ./views}, %s, eventTime: {column: ts, maxDelay: 0 seconds}}
-      clicks: {files: {path: ./clicks}, %s, eventTime: {column: ts, maxDelay: 0 seconds}}
+      views: {{files: {{path: ./views}}, {JSON}, eventTime: {{column: ts, maxDelay: 0 seconds}}}}
+      clicks: {{files: {{path: ./clicks}}, {JSON}, eventTime: {{column: ts, maxDelay: 0 seconds}}}}
     steps:
-      both: {from: [views, clicks], union: {}}
+      both: {{from: [views, clicks], union: {{}}}}
     sinks:
-      out: {from: both, sqlite: {path: out.db, table: t}}
-      copy: {from: both, sqlite: {path: copy.db, table: t}}
-""" % (JSON, JSON)
+      out: {{from: both, sqlite: {{path: out.db, table: t}}}}
+      copy: {{from: both, sqlite: {{path: copy.db, table: t}}}}
+"""
 
 
 def test_two_sources_keep_their_dead_letters_apart(project: Project) -> None:
@@ -197,7 +197,9 @@ def test_a_malformed_row_with_a_far_time_does_not_move_the_watermark(project: Pr
             memory: {schema: {id: string, ts: timestamp, n: int}}
             eventTime: {column: ts, maxDelay: 0 seconds}
         steps:
-          counts: {from: views, sql: "SELECT window.start AS at, count(*) AS c FROM views GROUP BY window(ts, '1 minute')"}
+          counts:
+            from: views
+            sql: SELECT window.start AS at, count(*) AS c FROM views GROUP BY window(ts, '1 minute')
         sinks:
           out: {from: counts, memory: {}}
           copy: {from: counts, memory: {}}

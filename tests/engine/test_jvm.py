@@ -36,7 +36,7 @@ def test_the_running_jvm_has_the_fixed_options(spark: SparkSession) -> None:
 
 
 def test_conf_values_with_spaces_quotes_and_signs_stay_whole(tmp_path: Path) -> None:
-    conf = {"spark.a": "two words", "spark.b": "x=y;z", "spark.c": "\"quoted\" $HOME `id`", "spark.d": ""}
+    conf = {"spark.a": "two words", "spark.b": "x=y;z", "spark.c": '"quoted" $HOME `id`', "spark.d": ""}
     assert conf_of(argv(tmp_path, conf=conf)) == conf
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.running import Outcome, json_lines, run
 
 from penstock.engine.analyse import analyse
 from penstock.engine.markers import as_batch, plain_session, rows_below, rows_through
@@ -14,7 +15,6 @@ from penstock.engine.query import RunningPipeline
 from penstock.engine.statedir import StateDir
 from penstock.graph.nodes import Graph
 from penstock.testing import Harness
-from tests.engine.running import Outcome, json_lines, run
 
 if TYPE_CHECKING:
     from tests.conftest import Project
@@ -29,11 +29,20 @@ FORMATS = {
 STEPS = {
     "nothing above": ("views", ""),
     "a filter above": ("few", "few: {from: views, filter: n > 7}"),
-    "filters and a projection above": ("c", "few: {from: views, filter: n > 2}, c: {from: few, sql: 'SELECT id FROM few WHERE n < 6'}"),
+    "filters and a projection above": (
+        "c",
+        "few: {from: views, filter: n > 2}, c: {from: few, sql: 'SELECT id FROM few WHERE n < 6'}",
+    ),
     "nothing passes": ("none", "none: {from: views, filter: n > 1000}"),
-    "an aggregate above": ("sums", "sums: {from: views, sql: 'SELECT id, sum(n) AS n FROM views WHERE n > 3 GROUP BY id'}"),
-    "used twice": ("u", "a: {from: views, filter: n > 7}, b: {from: views, filter: n < 5}, u: {from: [a, b], union: {}}"),
-}  # fmt: skip
+    "an aggregate above": (
+        "sums",
+        "sums: {from: views, sql: 'SELECT id, sum(n) AS n FROM views WHERE n > 3 GROUP BY id'}",
+    ),
+    "used twice": (
+        "u",
+        "a: {from: views, filter: n > 7}, b: {from: views, filter: n < 5}, u: {from: [a, b], union: {}}",
+    ),
+}
 KEPT = {"nothing above": 10, "a filter above": 2, "filters and a projection above": 3, "nothing passes": 0,
         "an aggregate above": 2, "used twice": 7}  # fmt: skip
 
@@ -57,7 +66,8 @@ def total(outcome: Outcome, part: str, name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("format", "above"), [("json", above) for above in STEPS] + [("csv", "a filter above"), ("parquet", "a filter above")]
+    ("format", "above"),
+    [("json", above) for above in STEPS] + [("csv", "a filter above"), ("parquet", "a filter above")],
 )
 def test_all_rows_of_a_source_are_counted(format: str, above: str, project: Project, spark: SparkSession) -> None:
     put(project, spark, format, "in")
@@ -119,7 +129,7 @@ def test_rows_below_a_marker_are_exactly_those_of_the_batch(project: Project, sp
             read = sorted((row["id"], row["n"]) for row in again.collect())
             seen.append((batch_id, rows_through(running.query)[0], read))
 
-        running.handler._handle = looking  # type: ignore[method-assign]
+        running.handler._handle = looking  # type: ignore[method-assign, assignment]
         running.start(once=True)
         running.wait(120)
         running.stop()
@@ -128,12 +138,14 @@ def test_rows_below_a_marker_are_exactly_those_of_the_batch(project: Project, sp
 
 
 def test_a_marker_that_is_not_in_the_plan_is_said(project: Project) -> None:
-    with Harness(project.write("""
+    with Harness(
+        project.write("""
         sources:
           views: {memory: {schema: {id: string}, rows: [{id: a}]}}
         sinks:
           out: {from: views, memory: {}}
-    """)) as harness:
+    """)
+    ) as harness:
         harness.feed("views", [{"id": "a"}])
         harness.step()
         assert harness._running is not None

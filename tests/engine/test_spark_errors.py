@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.engine.running import json_lines, run
 
 from penstock.engine.spark_errors import condition_of, runtime_problem, text_of, unsupported_problem
 from penstock.errors import PenstockError, Problem
-from tests.engine.running import json_lines, run
 
 if TYPE_CHECKING:
     from tests.conftest import Project
@@ -43,7 +43,9 @@ def test_the_reason_is_one_line_without_spark_s_codes() -> None:
 
 
 def test_an_unknown_failure_tells_the_innermost_cause_and_the_batch() -> None:
-    text = "Job aborted: org.x.OuterException: outer\nCaused by: java.lang.IllegalStateException: the core of it\n\tat a.b"
+    text = (
+        "Job aborted: org.x.OuterException: outer\nCaused by: java.lang.IllegalStateException: the core of it\n\tat a.b"
+    )
     problem = told(text)
     assert problem.params["reason"] == "java.lang.IllegalStateException: the core of it"
     assert (problem.params["batch"], problem.params["log"]) == (4, "spark.log")
@@ -86,7 +88,10 @@ def test_what_cannot_stream_comes_with_advice(message: str, advice: str, project
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("expression", "reason"),
-    [("10 / n", "Division by zero."), ("CAST(id AS INT)", "The value 'x' of the type \"STRING\" cannot be cast to \"INT\"")],
+    [
+        ("10 / n", "Division by zero."),
+        ("CAST(id AS INT)", 'The value \'x\' of the type "STRING" cannot be cast to "INT"'),
+    ],
 )
 def test_a_row_that_makes_a_step_fail_stops_the_run_and_nothing_of_the_batch_is_kept(
     expression: str, reason: str, project: Project

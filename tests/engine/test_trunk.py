@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.running import at, problems
 
 from penstock.engine.lower import choose_trunk
 from penstock.testing import Harness
-from tests.engine.running import at, problems
 
 if TYPE_CHECKING:
     from tests.conftest import Project

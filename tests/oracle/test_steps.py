@@ -7,6 +7,7 @@ batches, empty ones included, and may let one batch die at a named point. The or
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.components.shared.crashpoints import POINTS
@@ -25,7 +26,8 @@ pytestmark = pytest.mark.spark
 Row = dict[str, Any]
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 MAX_DELAY = 10
-SHORT, LONG = settings(max_examples=6), settings(max_examples=100)
+_NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
+SHORT, LONG = settings(max_examples=6, phases=_NO_SHRINKING), settings(max_examples=100)
 HEAD = "apiVersion: penstock/v1\nkind: Pipeline\nmetadata: {name: oracle}\nspec:\n  sources:\n"
 VIEWS = """\
     {name}:
@@ -62,7 +64,7 @@ class Case:
 
     def batches(self) -> list[list[Row]]:
         edges = [0, *sorted(min(cut, len(self.rows)) for cut in self.cuts), len(self.rows)]
-        return [self.rows[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        return [self.rows[start:end] for start, end in itertools.pairwise(edges)]
 
 
 @st.composite
@@ -128,12 +130,12 @@ def written(folder: Path, name: str, sources: list[str], steps: dict[str, str]) 
 
 
 STATELESS = {
-    "chosen": 'from: views, sql: "SELECT upper(id) AS id, n * 2 AS n FROM views WHERE n >= 2 OR kind = \'x\'"',
+    "chosen": "from: views, sql: \"SELECT upper(id) AS id, n * 2 AS n FROM views WHERE n >= 2 OR kind = 'x'\"",
     "few": "from: views, filter: n > 1 AND kind IS NOT NULL",
     "narrow": "from: views, select: {id: id, kinds: \"concat(kind, '-', id)\"}",
     "both": "from: [views, clicks], union: {}",
     "framed": "from: views, python: {function: 'oracle_steps:positive'}",
-    "arrows": "from: views, python: {function: 'oracle_steps:reversed_text', over: arrow, schema: {id: string, n: int}}",
+    "arrows": "from: views, python: {function: 'oracle_steps:reversed_text', over: arrow, schema: 'id string, n int'}",
 }
 
 
@@ -182,9 +184,11 @@ def test_stateless_steps_in_many_cases(folder: Path, case: Case) -> None:
 
 VALUES = "id, count(*) AS rows, count(n) AS known, sum(n) AS total"
 WINDOWS = {
-    "tumbling": f"from: views, sql: \"SELECT window.start AS at, {VALUES} FROM views GROUP BY window(ts, '1 minute'), id\"",
+    "tumbling": (
+        f"from: views, sql: \"SELECT window.start AS at, {VALUES} FROM views GROUP BY window(ts, '1 minute'), id\""
+    ),
     "sliding": (
-        f"from: views, sql: \"SELECT window.start AS at, {VALUES} FROM views WHERE n IS NOT NULL "
+        f'from: views, sql: "SELECT window.start AS at, {VALUES} FROM views WHERE n IS NOT NULL '
         "GROUP BY window(ts, '1 minute', '20 seconds'), id\""
     ),
 }

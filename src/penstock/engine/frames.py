@@ -62,18 +62,21 @@ class FrameBuilder:
         for name in names:
             sources = self._sources_of(name)
             shared = frames[name].isStreaming and sources & taken
-            found[name] = self._again(name, via) if shared else frames[name]
+            found[name] = self._again(name, via, taken) if shared else frames[name]
             taken |= sources
         return found
 
     def _sources_of(self, name: str) -> set[str]:
         return {found for found in (name, *self.graph.ancestors(name)) if self.graph.nodes[found].kind == "source"}
 
-    def _again(self, name: str, via: tuple[str, ...]) -> DataFrame:
+    def _again(self, name: str, via: tuple[str, ...], taken: set[str]) -> DataFrame:
+        """The node built anew; its rows come from copies of the sources that are taken. Takes the others itself."""
         node = self.graph.nodes[name]
         if node.kind == "source":
-            return self._source(node, via)
-        return self._step(node, {below: self._again(below, (*via, name)) for below in node.inputs})
+            copied = name in taken
+            taken.add(name)
+            return self._source(node, via if copied else ())
+        return self._step(node, {below: self._again(below, (*via, name), taken) for below in node.inputs})
 
     def _step(self, node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
         component = with_secrets(node.component)

@@ -155,7 +155,7 @@ class sinks:
         format: Literal["parquet", "json", "csv"] = ...,
         partition_by: Sequence[str] = ...,
     ) -> _FilesSink:
-        """Writes each batch into a folder of its own (`batch=000000000042/`), exactly once."""
+        """Writes each batch into a folder of its own (`batch=000000000042/epoch=1/`), exactly once."""
 
     @staticmethod
     def Memory(

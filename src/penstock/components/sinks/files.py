@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 MANIFESTS = "_penstock/batches"
 OWNER = "_penstock/owner.json"
+FOLDERS = ("batch", "epoch")
+"""Columns that the folders of the output stand for when it is read as a whole."""
 _MAYBE_EMPTY = 64 * 1024
 """Only a file smaller than this is opened to see whether it holds rows at all."""
 
 
 class Files(Sink):
-    """Writes each batch into a folder of its own (`batch=000000000042/`), exactly once.
+    """Writes each batch into a folder of its own (`batch=000000000042/epoch=1/`), exactly once.
 
     The data files are written first and one small manifest last, so a batch is there as a whole or not at all, and
     the output folder can be moved or copied. `penstock.read_files(spark, path)` reads whole batches only;
-    `spark.read.parquet(path)` works too and shows the batch number as a column.
+    `spark.read.parquet(path)` works too and shows the numbers of batch and run as columns.
     """
 
     name: ClassVar[str] = "files"
@@ -51,9 +53,11 @@ files: {path: ./out, format: parquet, partitionBy: [country]}
             if self.format == "csv" and kind.startswith(("array", "map", "struct", "variant")):
                 params = {"node": node, "component": "files as csv", "column": column, "type": kind}
                 yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": "Use parquet or json, or to_json(column)."})
-        if "batch" in columns:
-            params = {"node": node, "component": "files", "column": "batch", "type": columns["batch"]}
-            advice = "`batch` names the folder of each batch; rename the column with a `select` step."
+        for column in FOLDERS:
+            if column not in columns:
+                continue
+            params = {"node": node, "component": "files", "column": column, "type": columns[column]}
+            advice = f"`{column}` names a folder of the output; rename the column with a `select` step."
             yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": advice})
 
     def open(self, context: SinkContext) -> SinkWriter:
@@ -69,6 +73,7 @@ class _FilesWriter(SinkWriter):
         self.node = context.node
         self._take_over(context)
         self.last = self._last_batch()
+        self._remove_leftovers()
 
     def _take_over(self, context: SinkContext) -> None:
         """Refuses output that other state has written, then fences out older runs of this state."""
@@ -94,12 +99,25 @@ class _FilesWriter(SinkWriter):
     def _last_batch(self) -> int:
         return max((int(name.removesuffix(".json")) for name in self.store.names(MANIFESTS)), default=-1)
 
+    def _remove_leftovers(self) -> None:
+        """What earlier runs wrote and did not commit: it can only be in the last batch or the one after it."""
+        kept = self._committed_folder(self.last)
+        for number in (self.last, self.last + 1):
+            batch = f"batch={number:012d}"
+            for name in self.store.names(batch):
+                if f"{batch}/{name}" != kept:
+                    self.store.delete(f"{batch}/{name}")
+
+    def _committed_folder(self, batch: int) -> str | None:
+        manifest = self.store.read(f"{MANIFESTS}/{batch:012d}.json")
+        return f"batch={batch:012d}/epoch={json.loads(manifest)['epoch']}" if manifest else None
+
     def write(self, batch: Batch, rows: DataFrame) -> bool:
         if batch.id <= self.last:
             return False
-        # Before anything is written: a newer run may have stored this very batch, and would lose its files.
         self._refuse_if_fenced(batch.lineage, batch.epoch)
-        folder = f"batch={batch.id:012d}"
+        # Each run writes into a folder of its own: one that was overtaken without noticing it spoils nothing.
+        folder = f"batch={batch.id:012d}/epoch={batch.epoch}"
         writer = rows.write.mode("overwrite").format(self.sink.format)
         if self.sink.format == "csv":
             writer = writer.option("header", "true")
@@ -113,7 +131,7 @@ class _FilesWriter(SinkWriter):
     def _commit(self, batch: Batch, folder: str, schema: dict[str, Any]) -> None:
         files = [file for file in self.store.files(folder) if not self._drop_if_empty(file)]
         if not files:
-            self.store.delete(folder)
+            self.store.delete(folder.split("/")[0])
             return
         self._refuse_if_fenced(batch.lineage, batch.epoch)
         manifest = {
@@ -164,4 +182,4 @@ def read_files(spark: SparkSession, path: str) -> DataFrame:
     if newest["format"] == "csv":
         reader = reader.options(header="true", multiLine="true")
     files = [f"{path}/{file['path']}" for manifest in manifests for file in manifest["files"]]
-    return reader.format(newest["format"]).load(files).drop("batch")
+    return reader.format(newest["format"]).load(files).drop(*FOLDERS)
