@@ -37,7 +37,9 @@ def penstock(data: Path) -> Callable[[Path], None]:
     from penstock.frontends.yaml import parse_yaml
     from penstock.graph.build import build
 
-    session = Session(SessionOptions(master="local[2]", driver_memory=MEMORY, conf={"spark.sql.shuffle.partitions": "2"}))
+    session = Session(
+        SessionOptions(master="local[2]", driver_memory=MEMORY, conf={"spark.sql.shuffle.partitions": "2"})
+    )
     text = PIPELINE.format(data=data, files=FILES_PER_BATCH, schema=SCHEMA)
 
     def run(folder: Path) -> None:

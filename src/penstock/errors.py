@@ -267,6 +267,11 @@ define(
     "'{node}' cannot union its inputs: {reason}",
     "Give all inputs the same columns with a `select` step first.",
 )
+define(
+    "COLUMN_REPEATED",
+    "'{node}' has two columns called '{column}'",
+    "Give one of them another name with AS; names differ in more than upper and lower case.",
+)
 define("COLUMN_UNKNOWN", "'{node}' needs column '{column}', which its input does not have", "{suggestion}")
 define("EVENT_TIME_COLUMN_UNKNOWN", "event time column '{column}' is not in source '{node}'", "{suggestion}")
 define(

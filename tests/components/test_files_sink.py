@@ -116,6 +116,18 @@ def test_a_half_written_batch_is_not_seen_and_is_replaced(spark: SparkSession, t
     assert stored(spark, tmp_path / "out") == [("a", 1), ("b", 2)]
 
 
+def test_what_earlier_runs_left_unfinished_is_removed_when_the_sink_opens(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path).write(batch(3), frame(spark, ("a", 1)))
+    (committed,) = (tmp_path / "out" / "batch=000000000003" / "epoch=1").glob("part-*.parquet")
+    for left in ("batch=000000000003/epoch=0", "batch=000000000007/epoch=1"):
+        folder = tmp_path / "out" / left
+        folder.mkdir(parents=True)
+        shutil.copy(committed, folder)
+    opened(spark, tmp_path, epoch=2)
+    assert [file for file in data_files(tmp_path / "out") if file.suffix == ".parquet"] == [committed]
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 1
+
+
 @pytest.mark.parametrize("format", ["parquet", "json", "csv"])
 def test_an_empty_batch_leaves_no_files(format: str, spark: SparkSession, tmp_path: Path) -> None:
     writer = opened(spark, tmp_path, format=format)

@@ -192,6 +192,7 @@ SQL = {
     "SELECT *, row_number() OVER (PARTITION BY id ORDER BY ts) AS r FROM views": ("OPERATORS_UNSUPPORTED", 9, 27),
     "SELECT a.id FROM views a JOIN views b ON a.id = b.id": ("OPERATORS_UNSUPPORTED", 9, 27),
     "SELECT id FORM views WHERE": ("SQL_SYNTAX", 9, 43),
+    "SELECT id, ID FROM views": ("COLUMN_REPEATED", 9, 27),
     "DROP TABLE views": ("SQL_SYNTAX", 9, 28),
     "SELECT id, nope FROM views": ("SQL_UNKNOWN_COLUMN", 9, 39),
     "SELECT * FROM clicks": ("SQL_UNKNOWN_TABLE", 9, 42),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import Sink
+from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import DELAY, FrameBuilder, columns_of
 from penstock.engine.lower import choose_trunk, trunk_frame
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
@@ -64,7 +65,9 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
         except Exception as error:
             if not isinstance(error, PenstockError) and not _from_spark(error):
                 raise
+            frames.pop(node.name, None)
             problems.append(analysis_problem(error, graph, node.name))
+    problems.extend(_dead_letter_problems(graph))
     modes = _Modes(spark, graph, frames, facts)
     problems.extend(modes.problems())
     trunk = choose_trunk(graph, {name for name, fact in facts.items() if fact.stateful})
@@ -72,6 +75,14 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
         frames |= builder.apart(trunk, frames, ("OUT",))
     analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
     return Analysed(builder, frames, analysis, tuple(problems))
+
+
+def _dead_letter_problems(graph: Graph) -> Iterator[Problem]:
+    sink = graph.file.pipeline.dead_letters
+    if isinstance(sink, Sink):
+        for problem in sink.check_columns(SINK, COLUMNS):
+            place = problem.location or graph.file.places.of("spec", "deadLetters", sink.name)
+            yield Problem(problem.code, problem.params, place)
 
 
 def _from_spark(error: Exception) -> bool:
@@ -91,6 +102,10 @@ def _sink_facts(graph: Graph, node: Node, frames: dict[str, DataFrame], problems
 
 def _facts(node: Node, frames: dict[str, DataFrame]) -> NodeFacts:
     frame = frames[node.name]
+    names = [name.lower() for name in frame.columns]
+    for column in frame.columns:
+        if names.count(column.lower()) > 1:
+            raise PenstockError.of("COLUMN_REPEATED", node=node.name, column=column)
     marks = [item for item in frame.schema.fields if DELAY in (item.metadata or {})]
     watermark = Watermark(marks[0].name, int(marks[0].metadata[DELAY])) if marks else None
     return NodeFacts(columns_of(frame), watermark, _own_state(node, frames))

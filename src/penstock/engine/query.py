@@ -70,8 +70,13 @@ class RunningPipeline:
             self.query = writer.trigger(**timing).start()
         except Exception as error:
             raise self._failed(error) from error
+        try:
+            self.state.bind(str(self.query.id))
+        except PenstockError:
+            self.query.stop()
+            raise
+        # Batches wait for this, so none is stored under a state that is not its own.
         self.handler.query = self.query
-        self.state.bind(str(self.query.id))
 
     def _when_bound(self, rows: Any, batch_id: int) -> None:
         # The first batch can come before `start` has returned and the handler knows its query.

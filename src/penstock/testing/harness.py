@@ -67,6 +67,7 @@ class Harness:
         self._running: RunningPipeline | None = None
         self._state: StateDir | None = None
         self._crash_at: str | None = None
+        self._lineage: str | None = None
 
     # --- running -----------------------------------------------------------------------------------------
 
@@ -162,7 +163,12 @@ class Harness:
 
     @property
     def lineage(self) -> str:
-        return self._state.identity.lineage if self._state else self._lineage
+        if self._state is None and self._lineage is None:
+            self.start()
+        if self._state is not None:
+            self._lineage = self._state.identity.lineage
+        assert self._lineage is not None
+        return self._lineage
 
     def rows(self, name: str) -> list[Row]:
         """What a sink has collected, or what has left a watched step."""
@@ -204,7 +210,7 @@ class Harness:
 
     def close(self) -> None:
         self._leave(graceful=False)
-        if hasattr(self, "_lineage"):
+        if self._lineage is not None:
             forget(self._lineage)
         if self._own_folder is not None:
             shutil.rmtree(self._own_folder, ignore_errors=True)

@@ -100,10 +100,11 @@ class _FilesWriter(SinkWriter):
         return max((int(name.removesuffix(".json")) for name in self.store.names(MANIFESTS)), default=-1)
 
     def _remove_leftovers(self) -> None:
-        """What earlier runs wrote and did not commit: it can only be in the last batch or the one after it."""
+        """What earlier runs wrote and did not commit: all of later batches, and other runs' part of the last."""
         kept = self._committed_folder(self.last)
-        for number in (self.last, self.last + 1):
-            batch = f"batch={number:012d}"
+        for batch in self.store.names(""):
+            if not batch.startswith("batch=") or int(batch.removeprefix("batch=")) < self.last:
+                continue
             for name in self.store.names(batch):
                 if f"{batch}/{name}" != kept:
                     self.store.delete(f"{batch}/{name}")

@@ -107,7 +107,7 @@ class _SqliteWriter(SinkWriter):
         if missing:
             self._differs(f"column {', '.join(missing)} is missing in the table")
         if self.sink.key:
-            index = f"{self.sink.table}_by_{'_'.join(self.sink.key)}"
+            index = f"{self.sink.table} by {', '.join(self.sink.key)}"
             keys = ", ".join(_name(column) for column in self.sink.key)
             try:
                 db.execute(f"CREATE UNIQUE INDEX IF NOT EXISTS {_name(index)} ON {_name(self.sink.table)} ({keys})")
