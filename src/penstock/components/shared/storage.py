@@ -103,7 +103,7 @@ class HadoopStorage:
         self._io = jvm.org.apache.commons.io.IOUtils
 
     def _at(self, name: str) -> Any:
-        return self._path(self._root, name)
+        return self._path(self._root, name) if name else self._root
 
     def read(self, name: str) -> str | None:
         path = self._at(name)
