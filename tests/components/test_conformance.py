@@ -180,7 +180,7 @@ def _cases() -> Iterator[Any]:
             yield pytest.param(component, key, id=f"{component.kind}-{component.name}-{key}")
 
 
-@pytest.mark.parametrize(("component", "key"), _cases())
+@pytest.mark.parametrize(("component", "key"), list(_cases()))
 def test_a_value_of_the_wrong_type_is_refused_by_penstock(component: type[Component], key: str) -> None:
     refused = 0
     for value in WRONG:

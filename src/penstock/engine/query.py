@@ -121,11 +121,11 @@ class RunningPipeline:
         loader = jvm.Thread.currentThread().getContextClassLoader()
         name = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
         terminated = jvm.java.lang.Class.forName(name, True, loader).getField("MODULE$").get(None)
-        # Spark's own stop() interrupts the batch. Its loop, told that it has ended, leaves after the commit.
+        # Spark's own stop() interrupts the batch. Its loop, told that it has ended, starts no other and leaves after
+        # the commit; between batches it may sleep for the rest of the trigger's time, and is woken by stop().
         execution = self.query._jsq.streamingQuery()
-        waiting = not self.query.status["isTriggerActive"]
         execution.state().set(terminated)
-        while execution.queryExecutionThread().isAlive() and not waiting:
+        while execution.queryExecutionThread().isAlive() and self.query.status["isTriggerActive"]:
             time.sleep(0.01)
         self.stop()
 
