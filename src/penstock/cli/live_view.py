@@ -18,6 +18,8 @@ from penstock.engine.progress import Status
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_SECONDS = 5.0
 _WIDEST = 100
+_ECHO = 3
+"""Columns left free at the right, where the terminal shows ^C; without them the panel would slip by a line."""
 _COLOURS = {
     "running": "green",
     "waiting for data": "green",
@@ -119,7 +121,7 @@ def panel(status: Status, now: dt.datetime, master: str, *, width: int, hint: bo
     parts: list[object] = [head, Text(), figures]
     if hint and status.phase in ("running", "waiting for data"):
         parts += [Text(), Text("Ctrl-C finishes the batch and stops", "dim italic")]
-    return Panel(Group(*parts), border_style=colour, padding=(0, 1), width=min(_WIDEST, width))  # type: ignore[arg-type]
+    return Panel(Group(*parts), border_style=colour, padding=(0, 1), width=min(_WIDEST, width - _ECHO))  # type: ignore[arg-type]
 
 
 def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
