@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
@@ -28,12 +29,13 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 _NAMES = (("week", 604_800_000), ("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000))
 
 
-class _Parsed:
+class _Parsed(ABC):
     """Shared by the units: lets pydantic build them from text and write them back as text."""
 
     @classmethod
+    @abstractmethod
     def parse(cls, value: Any) -> Self:
-        raise NotImplementedError
+        """The value that a text, or a value itself, stands for; raises ValueError."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -46,8 +48,9 @@ class _Parsed:
         return dict(cls.json_schema())
 
     @classmethod
+    @abstractmethod
     def json_schema(cls) -> dict[str, Any]:
-        raise NotImplementedError
+        """How editors are told what may be written."""
 
 
 @dataclass(frozen=True, order=True)
