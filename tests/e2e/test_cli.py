@@ -206,6 +206,16 @@ def test_five_different_mistakes_are_named_in_one_go(penstock: Command, folder: 
     assert (answer.code, report["valid"]) == (2, False)
 
 
+@pytest.mark.spark
+def test_a_missing_path_is_named_once_though_spark_stumbles_over_it_too(penstock: Command, folder: Path) -> None:
+    (folder / "p.yaml").write_text(SOUND.replace("./in", "./nowhere"), "utf-8")
+
+    answer = penstock("validate", "p.yaml", "-o", "json")
+
+    (report,) = json.loads(answer.out)["files"]
+    assert [item["code"] for item in report["problems"]] == ["PATH_NOT_FOUND"]
+
+
 def test_state_of_another_pipeline_is_refused_and_left_alone(penstock: Command, folder: Path) -> None:
     (folder / "p.yaml").write_text(SOUND, "utf-8")
     (folder / "state").mkdir()

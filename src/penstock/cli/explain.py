@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.output import print_json
+from penstock.cli.output import print_json, working
 
 
 class Shape(StrEnum):
@@ -36,7 +36,7 @@ def explain(
     from penstock.testing.session import shared_session
 
     graph = load_checked(file)
-    with tempfile.TemporaryDirectory(prefix="penstock-") as spool:
+    with working("asking Spark"), tempfile.TemporaryDirectory(prefix="penstock-") as spool:
         analysed = analyse(shared_session(), graph, Path(spool))
         analysed.raise_errors()
         columns = {name: facts.columns for name, facts in analysed.analysis.facts.items()}

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import Any
 
@@ -73,6 +74,11 @@ def _near(path: str) -> str:
     except ValueError:
         return path
     return relative if not relative.startswith("..") else path
+
+
+def working(on: str, console: Console = err) -> AbstractContextManager[object]:
+    """A sign of life while something takes seconds, on a terminal only; what is printed meanwhile must go there too."""
+    return console.status(f"{on} …") if console.is_terminal else nullcontext()
 
 
 def counted(count: int, noun: str) -> str:

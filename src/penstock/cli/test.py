@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from penstock.cli.output import Format, counted, out, print_json
+from penstock.cli.output import Format, counted, err, out, print_json, working
 from penstock.errors import PenstockError
 
 
@@ -33,8 +33,7 @@ def run_tests(
     if not cases:
         raise PenstockError.of("TESTS_MISSING", path=file)
     results = []
-    shown = output is Format.text and out.is_terminal
-    with out.status(f"running {counted(len(cases), 'test')} …") if shown else _Quiet():
+    with working(f"running {counted(len(cases), 'test')}", out if output is Format.text else err):
         for result in run_cases(graph.file, lambda name: select in name):
             results.append(result)
             if output is Format.text:
@@ -53,11 +52,3 @@ def run_tests(
         out.print(Text(f"{len(results) - failed} passed, {failed} failed", "bold red" if failed else "bold green"))
     if failed:
         raise typer.Exit(1)
-
-
-class _Quiet:
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from penstock.cli.output import Format, counted, out, print_json, print_problems
+from penstock.cli.output import Format, counted, out, print_json, print_problems, working
 from penstock.errors import Problem, Severity
 from penstock.graph.nodes import Graph
 
@@ -36,7 +36,9 @@ def validate(
         examined = examine(file)
         problems = list(examined.problems)
         if spark and examined.graph is not None:
-            problems += _analysed(examined.graph)
+            known = {problem.location for problem in problems}
+            # What is wrong at a place needs saying once: Spark stumbles over a missing path too.
+            problems += [problem for problem in _analysed(examined.graph) if problem.location not in known]
         problems.sort(
             key=lambda problem: (problem.location.line, problem.location.column) if problem.location else (0, 0)
         )
@@ -68,5 +70,5 @@ def _analysed(graph: Graph) -> list[Problem]:
     from penstock.engine.analyse import analyse
     from penstock.testing.session import shared_session
 
-    with tempfile.TemporaryDirectory(prefix="penstock-") as spool:
+    with working("asking Spark"), tempfile.TemporaryDirectory(prefix="penstock-") as spool:
         return list(analyse(shared_session(), graph, Path(spool)).problems)

@@ -64,6 +64,9 @@ def analysis_problem(error: Exception, graph: Graph, node: str) -> Problem:
         table = params.get("relationName", "").replace("`", "")
         hint = did_you_mean(table, graph.nodes[node].inputs) + " Add it to `from`." * (table in graph.nodes)
         return Problem("SQL_UNKNOWN_TABLE", {"node": node, "table": table, "suggestion": hint.strip()}, place)
+    if condition.startswith("PATH_NOT_FOUND"):
+        path = params.get("path", "")
+        return Problem("PATH_NOT_FOUND", {"where": f"path of {graph.nodes[node].kind} '{node}'", "path": path}, place)
     if condition.startswith("UNRESOLVED_ROUTINE"):
         function = params.get("routineName", "").replace("`", "")
         return Problem("SQL_UNKNOWN_FUNCTION", {"node": node, "function": function}, place)
