@@ -64,6 +64,7 @@ def by_hand(data: Path) -> Callable[[Path], None]:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", MEMORY)
         .config("spark.log.level", "ERROR")
+        .config("spark.driver.extraJavaOptions", "-XX:+UseParallelGC")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
