@@ -9,12 +9,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from penstock.components.sinks.files import read_files
     from penstock.frontends.catalog import formats, sinks, sources, steps
-    from penstock.frontends.python import EventTime, Node, Pipeline
+    from penstock.frontends.python import EventTime, Late, Node, Pipeline
 
-__all__ = ["EventTime", "Node", "Pipeline", "__version__", "formats", "read_files", "sinks", "sources", "steps"]
+__all__ = ["EventTime", "Late", "Node", "Pipeline", "__version__", "formats", "read_files", "sinks", "sources", "steps"]
 
 _PLACES = {
     "EventTime": "penstock.frontends.python",
+    "Late": "penstock.frontends.python",
     "Node": "penstock.frontends.python",
     "Pipeline": "penstock.frontends.python",
     "formats": "penstock.frontends.catalog",

@@ -79,6 +79,8 @@ class Problem:
     code: str
     params: Mapping[str, Any] = field(default_factory=dict)
     location: Location | None = None
+    at: tuple[str | int, ...] = ()
+    """Where in a component's configuration, for who knows where that stands in a file."""
 
     @property
     def definition(self) -> ErrorCode:
@@ -123,8 +125,10 @@ class PenstockError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     @classmethod
-    def of(cls, code: str, location: Location | None = None, **params: Any) -> PenstockError:
-        return cls(Problem(code, params, location))
+    def of(
+        cls, code: str, location: Location | None = None, *, at: tuple[str | int, ...] = (), **params: Any
+    ) -> PenstockError:
+        return cls(Problem(code, params, location, at))
 
     @property
     def code(self) -> str:
@@ -181,6 +185,11 @@ define(
     "there is no sink called '{name}'",
     "{suggestion} Sinks are declared in the header of the file.",
 )
+define(
+    "SQL_FILE_PROPERTY",
+    "view '{name}' cannot have the property {property}",
+    "{suggestion} Write for example `TBLPROPERTIES ('late' = 'side', 'late.allowed' = '1 day')`.",
+)
 define("SPEC_UNKNOWN_KEY", "unknown key '{key}' in {where}", "{suggestion}")
 define("SPEC_MISSING_KEY", "'{key}' is missing in {where}", "{advice}")
 define("SPEC_WRONG_TYPE", "{where} must be {expected}, not {found}", "{advice}")
@@ -212,6 +221,7 @@ define(
     "source '{name}' has no format",
     "Add `format: {{json: {{schema: {{...}}}}}}` beside `{component}`.",
 )
+define("LATE_SINK_UNKNOWN", "{where} names sink '{name}', which does not exist", "{suggestion}")
 define("SECRET_SYNTAX", "'{text}' is not a secret reference", "Write ${{secret:env/NAME}} or ${{secret:file/PATH}}.")
 define("SECRET_NOT_SET", "secret {reference} is not set", "{advice}", owner=Owner.OPERATOR)
 define(
@@ -284,6 +294,38 @@ define(
     "'{node}' ({component}) needs event time, and none of its sources declares it",
     "Add `eventTime: {{column: ..., maxDelay: ...}}` to the source.",
 )
+define(
+    "EVENT_TIME_LOST",
+    "'{node}' needs event time, and the rows of '{input}' no longer carry it",
+    "Keep the event time column, unchanged, in the steps before it.",
+)
+define(
+    "JOIN_COLUMN_TAKEN",
+    "'{node}': both sides have a column '{column}'",
+    "Give the columns of the second side a `prefix`, or rename one in a step before.",
+)
+define(
+    "JOIN_TYPES_DIFFER",
+    "'{node}' joins '{left}' ({left_type}) with '{right}' ({right_type})",
+    "Cast one of them in a step before.",
+)
+define("TABLE_UNREADABLE", "'{node}' cannot read the table {path}: {reason}", "Check the file and its format.")
+define("COLUMN_TYPE", "'{node}' needs column '{column}' to be {wanted}, and it is {found}", "Cast it in a step before.")
+define("REPLAY_IMPOSSIBLE", "'{step}': late rows cannot be fed again: {reason}", "{advice}", exit_code=4)
+define("AGGREGATE_INVALID", "'{name}: {text}' is not an aggregate: {reason}", "{advice}")
+define(
+    "AGGREGATE_UNRESOLVED",
+    "'{node}' cannot compute '{name}': {reason}",
+    "Its input has these columns: {columns}.",
+)
+define("AGGREGATE_TYPE", "'{node}': {reason}", "Choose another aggregate, or cast the column in a step before.")
+define("LATE_NOT_SUPPORTED", "'{node}' ({component}) cannot do `{policy}` with rows that come too late", "{advice}")
+define(
+    "LATE_SPARK_DROPS",
+    "'{node}' runs on Spark's own aggregation, which drops late rows and counts them, whatever `late` says",
+    "Write it as a `window` step for `late: {policy}`, or as a query that is computed like one (see the `sql` step).",
+    severity=Severity.WARNING,
+)
 define("OPERATORS_UNSUPPORTED", "'{node}' cannot run as a stream: {reason}", "{advice}")
 define(
     "OUTPUT_NEEDS_UPSERT",
@@ -326,6 +368,13 @@ define(
     "{path} holds the state of pipeline '{found}', not of '{expected}'",
     "Give this pipeline its own `--state-dir`.",
     owner=Owner.OPERATOR,
+)
+define(
+    "STATE_MISSING",
+    "pipeline '{name}' has not run yet: there is no state in {path}",
+    "Run it first, or name its folder with --state-dir.",
+    owner=Owner.OPERATOR,
+    exit_code=3,
 )
 define(
     "STATE_IN_USE",

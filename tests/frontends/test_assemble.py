@@ -16,6 +16,7 @@ from tests.frontends.reading import (
 )
 
 from penstock.components.base import Component
+from penstock.components.registry import components
 from penstock.errors import Location
 from penstock.frontends.configs import read_config
 from penstock.frontends.findings import Findings
@@ -198,7 +199,7 @@ def test_a_mistake_in_the_head_is_found_at_its_place(head: str, expected: tuple[
         (
             with_step("{from: views, console: {}}"),
             "there is no step called 'console'",
-            "'console' is a sink. Known: dedupe, filter, python, select, sql, union.",
+            f"'console' is a sink. Known: {', '.join(sorted(components('step')))}.",
         ),
         (
             with_step("{from: views, union: {allowMissing: 'yes'}}"),

@@ -72,6 +72,14 @@ def test_a_whole_pipeline_is_valid() -> None:
         YAML.replace("dedupe", "dedup"),
         YAML.replace("deadLetters", "deadLetter"),
         YAML.replace("metadata", "metdata"),
+        YAML.replace("late: correct", "late: corect"),
+        YAML.replace("late: correct", "late: {policy: correct, sink: too_late}"),
+        YAML.replace("late: correct", "late: {sink: {console: {}}}"),
+        YAML.replace("late: correct", "late: {policy: side, sink: {consle: {}}}"),
+        YAML.replace("policy: side, allowed", "policy: side, alowed"),
+        YAML.replace("sink: too_late", "sink: {files: {path: x}}"),
+        YAML.replace("maxAhead: null", "maxAhead: off"),
+        YAML.replace("idleAfter: 30 seconds", "idleAfter: 30"),
         YAML.replace("partitions: 4", "partitions: many"),
         YAML.replace("partitions: 4", "partitions: 0"),
         YAML.replace("penstock/v1", "penstock/v2"),
@@ -88,6 +96,7 @@ def test_a_whole_pipeline_is_valid() -> None:
         with_step("{from: [], sql: SELECT 1}"),
         with_step("{from: views, sql: 5}"),
         with_body("sources: {}\nsinks: {}\n"),
+        with_body("sources: {a: {memory: {schema: {id: string}}}}\nsinks: {out: {console: {}}}\n"),
     ],
 )
 def test_what_the_reader_refuses_the_schema_refuses(text: str) -> None:
@@ -106,3 +115,25 @@ def test_editors_get_docs_and_defaults() -> None:
     assert (delay["default"], delay["type"]) == ("10 seconds", "string")
     assert "watermark" in delay["description"]
     assert "title" not in delay
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        "side", "{}", "", "{policy: correct, allowed: 2 h}", "{policy: side, sink: {files: {path: ./late}}}",
+        "{policy: side, sink: too_late}", "{policy: drop, sink: null}",
+    ],
+)  # fmt: skip
+def test_late_is_valid_in_all_its_forms(late: str) -> None:
+    text = YAML.replace("late: correct", f"late: {late}")
+    read(text)
+    assert errors(content(text)) == []
+
+
+def test_editors_get_docs_and_defaults_of_late() -> None:
+    allowed = SCHEMA["$defs"]["LatePolicy"]["properties"]["allowed"]
+    assert (allowed["default"], allowed["type"]) == ("1 hour", "string")
+    assert SCHEMA["$defs"]["LatePolicy"]["properties"]["policy"]["enum"] == ["drop", "side", "correct"]
+    assert SCHEMA["$defs"]["EventTime"]["properties"]["maxAhead"]["default"] == "1 day"
+    assert SCHEMA["$defs"]["step"]["properties"]["late"]["description"].startswith("What becomes of rows")
+    assert "Config" not in SCHEMA["$defs"]

@@ -18,7 +18,7 @@ spec:
     views:
       files: {path: ./in, maxFilesPerBatch: 10}
       format: {json: {schema: {id: string, ts: timestamp, ms: bigint}}}
-      eventTime: {column: ts, maxDelay: 1 minute}
+      eventTime: {column: ts, maxDelay: 1 minute, idleAfter: 30 seconds, maxAhead: null}
   steps:
     unique:
       from: views
@@ -28,6 +28,7 @@ spec:
       sql: SELECT id, ts FROM unique WHERE ms > 0
     joined:
       from: [clean, views]
+      late: {policy: side, allowed: 1 day, sink: too_late}
       sql: |-
         SELECT clean.id
         FROM clean JOIN views USING (id)
@@ -38,7 +39,10 @@ spec:
     files:
       from: clean
       files: {path: ./out, format: json}
+    too_late:
+      files: {path: ./late}
   deadLetters: {files: {path: ./dead}}
+  late: correct
   state: {partitions: 4}
   run: {trigger: 2 seconds}
   tests:
@@ -54,13 +58,15 @@ sources:
   views:
     files: {path: ./in, maxFilesPerBatch: 10}
     format: {json: {schema: "id string, ts timestamp, ms long"}}
-    eventTime: {column: ts, maxDelay: 60 s}
+    eventTime: {column: ts, maxDelay: 60 s, idleAfter: 30 s, maxAhead: null}
 steps:
   unique: {from: views, dedupe: {by: [id], within: 5 minutes}}
 sinks:
   store: {sqlite: {path: ./out.db, table: store, key: [id]}}
   files: {files: {path: ./out, format: json}}
+  too_late: {files: {path: ./late}}
 deadLetters: {files: {path: ./dead}}
+late: {policy: correct}
 state: {partitions: 4}
 run: {trigger: 2000 ms}
 tests:
@@ -70,7 +76,8 @@ tests:
 */
 CREATE VIEW clean AS SELECT id, ts FROM unique WHERE ms > 0;
 
-CREATE VIEW joined AS
+CREATE VIEW joined
+TBLPROPERTIES ('late' = 'side', 'late.allowed' = '24 h', 'late.sink' = 'too_late') AS
 SELECT clean.id
 FROM clean JOIN views USING (id);
 
@@ -82,17 +89,18 @@ import penstock as ps
 
 p = ps.Pipeline(
     "engagement", labels={"team": "news"}, trigger="2 seconds", partitions=4,
-    dead_letters=ps.sinks.Files(path="./dead"),
+    dead_letters=ps.sinks.Files(path="./dead"), late="correct",
 )
 views = p.source(
     "views",
     ps.sources.Files(path="./in", max_files_per_batch=10),
     format=ps.formats.Json(schema={"id": "string", "ts": "timestamp", "ms": "bigint"}),
-    event_time=ps.EventTime(column="ts", max_delay="1 minute"),
+    event_time=ps.EventTime(column="ts", max_delay="1 minute", idle_after="30 seconds", max_ahead=None),
 )
 unique = views.step("unique", ps.steps.Dedupe(by=["id"], within="5 minutes"))
 clean = unique.sql("clean", "SELECT id, ts FROM unique WHERE ms > 0")
-joined = p.sql("joined", "SELECT clean.id\\nFROM clean JOIN views USING (id)", inputs=[clean, views])
+late = ps.Late("side", allowed="1 day", sink=ps.sinks.Files(path="./late"))
+joined = p.sql("joined", "SELECT clean.id\\nFROM clean JOIN views USING (id)", inputs=[clean, views], late=late)
 joined.to("store", ps.sinks.Sqlite(path="./out.db", table="store", key=["id"]))
 clean.to("files", ps.sinks.Files(path="./out", format="json"))
 p.test(
@@ -109,6 +117,8 @@ def test_the_same_pipeline_in_yaml_sql_and_python_is_equal(tmp_path: Path) -> No
         file.write_text(text)
     first, *others = [load(file).pipeline for file in files]
     assert [step.inputs for step in first.steps] == [("views",), ("unique",), ("clean", "views")]
+    assert [sink.name for sink in first.sinks] == ["store", "files"]
+    assert [first.late_policy(step).policy for step in first.steps] == ["correct", "correct", "side"]
     for other in others:
         assert other == first
 

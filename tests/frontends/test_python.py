@@ -13,6 +13,7 @@ from penstock.components.sources.files import Files
 from penstock.errors import PenstockError, Problem
 from penstock.frontends.python_file import load_python
 from penstock.frontends.stubs import STUB, stub_text
+from penstock.spec.pipeline import EventTime, LatePolicy
 from penstock.spec.units import Duration
 
 HERE = __file__
@@ -78,6 +79,45 @@ def test_the_built_pipeline_holds_what_was_said() -> None:
     }  # fmt: skip
     assert {sink.name: sink.input for sink in built.sinks} == {"out": "both", "more": "both", "third": "joined"}
     assert built.tests[0].given == {"views": ({"id": "a", "at": "2024-01-01T00:00:00Z"},)}
+
+
+def test_late_and_the_watermark_are_said_in_python() -> None:
+    kept = ps.Late("side", allowed="1 day", sink=ps.sinks.Files(path="late"))
+    p = ps.Pipeline("demo", late=kept)
+    source = p.source("views", ps.sources.Memory(schema="id string"), event_time=ps.EventTime("ts"))
+    source.sql("a", "SELECT 1", late="correct").to("out", ps.sinks.Console())
+    source.step("b", ps.steps.Filter(where="id > 1"), late=ps.Late("drop"))
+    p.sql("c", "SELECT 1", inputs=[source], late=kept)
+    p.step("d", ps.steps.Union(), inputs=[source])
+    built = p.build()
+    assert built.late == kept
+    assert [step.late for step in built.steps] == [LatePolicy(policy="correct"), LatePolicy(), kept, None]
+    assert kept.allowed == Duration(86_400_000)
+    assert built.sources[0].event_time == EventTime(column="ts")
+    timed = ps.EventTime("ts", "5 s", idle_after="1 minute", max_ahead="2 h")
+    assert (timed.idle_after, timed.max_ahead) == (Duration(60_000), Duration(7_200_000))
+    assert ps.EventTime("ts", max_ahead=None).max_ahead is None
+
+
+def test_a_wrong_word_about_late_rows_is_raised_with_the_place_of_the_call() -> None:
+    with pytest.raises(PenstockError) as raised:
+        ps.Late("sid")  # type: ignore[arg-type]
+    assert failed(raised) == ("SPEC_BAD_VALUE", HERE, line() - 1)
+    with pytest.raises(PenstockError) as raised:
+        ps.Late("correct", sink=ps.sinks.Console())
+    assert failed(raised) == ("SPEC_BAD_VALUE", HERE, line() - 1)
+    assert raised.value.problems[0].hint == "Write `policy: side`, or remove `sink`."
+    with pytest.raises(PenstockError) as raised:
+        ps.Late("side", sink=ps.sources.Files(path="x"))  # type: ignore[arg-type]
+    assert failed(raised) == ("SPEC_WRONG_TYPE", HERE, line() - 1)
+    with pytest.raises(PenstockError) as raised:
+        ps.EventTime("ts", max_ahead="0 s")
+    assert failed(raised) == ("SPEC_BAD_VALUE", HERE, line() - 1)
+    p = ps.Pipeline("demo")
+    views(p).sql("s", "SELECT 1", late="sid").to("out", ps.sinks.Console())  # type: ignore[arg-type]
+    with pytest.raises(PenstockError) as raised:
+        p.build()
+    assert failed(raised) == ("SPEC_BAD_VALUE", HERE, line() - 3)
 
 
 def test_a_built_pipeline_cannot_be_changed() -> None:

@@ -9,6 +9,8 @@ from penstock.errors import Location
 from penstock.frontends.sql import load_sql, parse_sql
 from penstock.frontends.sql_tables import tables_read, tokenize
 from penstock.spec.location import PipelineFile
+from penstock.spec.pipeline import LatePolicy
+from penstock.spec.units import Duration
 
 HEADER = """\
 /* penstock
@@ -84,6 +86,7 @@ metadata: {name: demo, labels: {team: news}}
 sources: {views: {files: {path: "./in/*/part"}, format: {text: {}}}}
 sinks: {out: {from: views, console: {}}}
 deadLetters: {files: {path: ./dead}}
+late: {policy: side, allowed: 1 day}
 state: {partitions: 2}
 run: {trigger: 5 seconds}
 tests: [{name: t, given: {views: []}, expect: {out: []}}]
@@ -93,6 +96,7 @@ tests: [{name: t, given: {views: []}, expect: {out: []}}]
     assert (pipeline.name, pipeline.labels, pipeline.state.partitions) == ("demo", {"team": "news"}, 2)
     assert pipeline.sources[0].component.model_dump()["path"] == "./in/*/part"
     assert pipeline.dead_letters is not None
+    assert pipeline.late == LatePolicy(policy="side", allowed=Duration(86_400_000))
     assert [test.name for test in pipeline.tests] == ["t"]
 
 
@@ -153,6 +157,63 @@ def test_a_mistake_is_found_at_its_place(text: str, expected: tuple[str, int, in
 )
 def test_a_mistake_in_the_statements_is_the_only_one(statements: str, expected: tuple[str, int, int]) -> None:
     assert mistakes(HEADER + statements) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("properties", "late"),
+    [
+        ("TBLPROPERTIES ('late' = 'side')", LatePolicy(policy="side")),
+        ("tblproperties('late.policy'='correct','late.allowed'='2 h')",
+         LatePolicy(policy="correct", allowed=Duration(7_200_000))),
+        ("TBLPROPERTIES (late = \"side\", late.allowed = '1 day')",
+         LatePolicy(policy="side", allowed=Duration(86_400_000))),
+        ("TBLPROPERTIES ()", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_a_view_says_by_properties_what_becomes_of_late_rows(properties: str, late: LatePolicy | None) -> None:
+    (clean,) = read(f"{HEADER}CREATE VIEW clean {properties} AS SELECT * FROM views;\n{SINK}").pipeline.steps
+    assert (clean.late, clean.inputs) == (late, ("views",))
+    assert clean.component.model_dump() == {"query": "SELECT * FROM views"}
+
+
+def test_a_sink_of_the_header_may_keep_the_late_rows_of_a_view() -> None:
+    header = HEADER.replace("*/", "  later: {files: {path: ./late}}\n*/")
+    view = "CREATE VIEW clean TBLPROPERTIES ('late' = 'side', 'late.sink' = 'later') AS TABLE views;\n"
+    file = read(header + view + SINK)
+    (clean,) = file.pipeline.steps
+    assert clean.late is not None
+    assert clean.late.sink is not None
+    assert [sink.name for sink in file.pipeline.sinks] == ["out"]
+    assert file.places.of("spec", "steps", "clean", "late", "sink", "files", "path") == Location("p.sql", 8, 25)
+    assert mistakes(header + view + SINK + "INSERT INTO later TABLE views") == [("SPEC_BAD_VALUE", 10, 65)]
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected", "hint"),
+    [
+        ("'late' = 'sid'", ("SPEC_BAD_VALUE", 9, 43), "Did you mean 'side'?"),
+        ("'late' = 'side', 'late.allowed' = 'soon'", ("SPEC_BAD_VALUE", 9, 68), ""),
+        ("'late' = 'side', 'late.sink' = 'x'", ("LATE_SINK_UNKNOWN", 9, 65), ""),
+        ("'late' = 'drop', 'late.sink' = 'out'", ("SPEC_BAD_VALUE", 9, 65), ""),
+        ("'lat' = 'side'", ("SQL_FILE_PROPERTY", 9, 34), "Did you mean 'late'?"),
+        ("'late' = side", ("SQL_FILE_PROPERTY", 9, 34), "Its value is a text in quotes."),
+        ("'late'", ("SQL_FILE_PROPERTY", 9, 34), ""),
+        ("'late' = 'side', 'late.policy' = 'drop'", ("SPEC_DUPLICATE_KEY", 9, 51), "First given at p.sql:9:34"),
+    ],
+)
+def test_a_wrong_property_is_found_at_its_place(properties: str, expected: tuple[str, int, int], hint: str) -> None:
+    text = f"{HEADER}CREATE VIEW clean TBLPROPERTIES ({properties}) AS TABLE views;\n{SINK}"
+    problems = problems_of(read, text)
+    assert places_of(problems) == [expected]
+    assert hint in problems[0].hint
+
+
+@pytest.mark.parametrize(
+    "view", ["CREATE VIEW x TBLPROPERTIES ('late' = 'side' AS SELECT 1", "CREATE VIEW x TBLPROPERTIES AS SELECT 1"]
+)
+def test_properties_that_are_not_closed_make_no_view(view: str) -> None:
+    assert ("SQL_FILE_STATEMENT", 9, 1) in mistakes(HEADER + view)
 
 
 def test_mistakes_of_header_and_statements_are_found_together() -> None:

@@ -64,7 +64,7 @@ demo: 2 sources, 3 steps, 2 sinks
 │
 ○    per_page  [step sql] ← views
 │      columns: start timestamp, page string, n bigint
-│      keeps state: window aggregate by window, page
+│      keeps state: window aggregate by window, page (Spark's own operator)
 │      start ← views.ts
 │      n ← no column
 │      as in views: page
@@ -174,6 +174,7 @@ def test_json_holds_the_same_and_null_for_what_is_unknown(graph: Graph, analysis
         "columns": [{"name": name, "type": kind} for name, kind in COUNTS.items()],
         "watermark": None,
         "state": [{"operator": "window aggregate", "keys": ["window", "page"]}],
+        "kernel": False,
         "lineage": {"start": ["views.ts"], "page": ["views.page"], "n": []},
         "location": {"file": "p.yaml", "line": 10, "column": 5},
     }

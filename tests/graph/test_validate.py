@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from tests.graph.documents import at, graph_of
 
+from penstock.components.steps.dedupe import Dedupe
 from penstock.errors import Severity
+from penstock.graph.nodes import Graph
 from penstock.graph.validate import check
 
 TIMED = "{memory: {schema: {id: string, ts: timestamp}}, eventTime: {column: ts}}"
@@ -194,3 +196,100 @@ def test_tests_may_only_name_what_is_there() -> None:
         "Did you mean 'clean'?",
     ]
     assert problems[0].message == "test 'wrong names' names 'veiws' under `given`, which is not a source"
+
+
+LATE = """
+sources:
+  views: {memory: {schema: {id: string}}}
+steps:
+  own:
+    from: views
+    sql: SELECT * FROM views
+    late: {policy: side, sink: {sqlite: {path: ./own.db, table: late, version: id}}}
+  same: {from: own, sql: SELECT * FROM own, late: {policy: side, sink: later}}
+sinks:
+  out: {from: same, memory: {}}
+  later:
+    sqlite: {path: ./late.db, table: late, version: id}
+late:
+  policy: side
+  sink: later
+"""
+
+
+def test_sinks_of_late_rows_are_checked_where_they_are_declared_and_each_once(tmp_path: Path) -> None:
+    problems = check(graph_of(LATE, tmp_path))
+
+    assert [at(problem) for problem in problems] == [("SPEC_MISSING_KEY", 11, 43), ("SPEC_MISSING_KEY", 16, 15)]
+    assert {problem.params["where"] for problem in problems} == {"sqlite of 'late'"}
+    assert check(graph_of(LATE, tmp_path), outside=False) == []
+
+
+def test_secrets_of_sinks_of_late_rows_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_TEST_FOLDER", raising=False)
+    graph = graph_of("""
+        sources: {views: {memory: {schema: {id: string}}}}
+        sinks: {out: {from: views, memory: {}}}
+        late: {policy: side, sink: {files: {path: "${secret:env/PENSTOCK_TEST_FOLDER}"}}}
+        """)
+
+    assert [at(problem) for problem in check(graph)] == [("SECRET_NOT_SET", 7, 45)]
+
+
+def with_late(dedupe: str = "", spec: str = "", other: str = "") -> Graph:
+    return graph_of(f"""
+        sources:
+          views: {TIMED}
+        steps:
+          once: {{from: views, dedupe: {{by: [id]}}{dedupe}}}
+          some: {{from: once, filter: id > 1{other}}}
+          query: {{from: some, sql: SELECT * FROM some, late: side}}
+        sinks:
+          out: {{from: query, memory: {{}}}}
+        {spec}
+        """)
+
+
+@pytest.mark.parametrize("offered", [("drop", "side"), ("side",)])
+@pytest.mark.parametrize("spec", ["", "late: drop", "late: side"])
+@pytest.mark.parametrize("dedupe", ["", ", late: drop", ", late: side"])
+def test_a_policy_that_a_step_offers_is_taken(
+    monkeypatch: pytest.MonkeyPatch, offered: tuple[str, ...], spec: str, dedupe: str
+) -> None:
+    monkeypatch.setattr(Dedupe, "late_policies", offered, raising=False)
+
+    assert check(with_late(dedupe, spec)) == []
+
+
+def test_a_policy_that_a_step_does_not_offer_is_refused_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dedupe, "late_policies", ("drop", "side"), raising=False)
+
+    (problem,) = check(with_late(", late: {policy: correct}"))
+
+    assert at(problem) == ("LATE_NOT_SUPPORTED", 8, 51)
+    assert problem.message == "'once' (dedupe) cannot do `correct` with rows that come too late"
+    assert problem.hint == "Write `late: drop` or `late: side`."
+    assert problem.params["offered"] == "drop, side"
+
+
+def test_a_policy_of_the_pipeline_that_a_step_does_not_offer_is_refused_at_the_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Dedupe, "late_policies", ("drop", "side"), raising=False)
+
+    (problem,) = check(with_late(spec="late: correct"))
+
+    assert at(problem) == ("LATE_NOT_SUPPORTED", 8, 5)
+    advice = "The pipeline asks for it; give the step a policy of its own: `late: drop` or `late: side`."
+    assert (problem.params["policy"], problem.hint) == ("correct", advice)
+    assert check(with_late(", late: drop", "late: correct")) == []
+
+
+@pytest.mark.parametrize("policy", ["drop", "side", "correct"])
+def test_a_step_that_keeps_nothing_by_event_time_takes_no_policy(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    monkeypatch.setattr(Dedupe, "late_policies", ("drop", "side"), raising=False)
+
+    (problem,) = check(with_late(other=f", late: {policy}"))
+
+    assert at(problem) == ("LATE_NOT_SUPPORTED", 9, 46)
+    assert problem.hint.startswith("Remove `late`")

@@ -18,6 +18,8 @@ words = st.text(
     max_size=20,
 )
 durations = st.integers(min_value=0, max_value=10**12).map(Duration)
+times = st.integers(min_value=1, max_value=10**12).map(Duration)
+"""Durations but none of no length at all."""
 column_names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), min_size=1, max_size=8)
 
 _simple = st.sampled_from(["string", "int", "bigint", "double", "timestamp", "boolean", "decimal(12,3)", "date"])

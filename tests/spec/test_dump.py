@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
-from tests.spec.strategies import durations, names, rows, schemas, words
+from tests.spec.strategies import durations, names, rows, schemas, times, words
 
 import penstock as ps
 from penstock.frontends.assemble import assemble
@@ -16,7 +16,7 @@ from penstock.frontends.json_schema import json_schema
 from penstock.frontends.yaml import parse_yaml
 from penstock.spec.dump import as_document, fingerprint
 from penstock.spec.location import Places
-from penstock.spec.pipeline import Pipeline
+from penstock.spec.pipeline import EventTime, LatePolicy, Pipeline
 
 VALIDATOR = Draft202012Validator(json_schema())
 
@@ -27,22 +27,40 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     labels = draw(st.dictionaries(words, words, max_size=2))
     trigger, partitions = draw(st.none() | durations), draw(st.none() | st.integers(1, 4096))
     dead = ps.sinks.Files(path=draw(words)) if draw(st.booleans()) else None
-    p = ps.Pipeline(draw(names), labels=labels, trigger=trigger, partitions=partitions, dead_letters=dead)
+    late = draw(st.none() | late_policies())
+    p = ps.Pipeline(draw(names), labels=labels, trigger=trigger, partitions=partitions, dead_letters=dead, late=late)
     free = iter(draw(st.lists(names, min_size=8, max_size=8, unique=True)))
-    event_time = (
-        ps.EventTime(column=draw(words), max_delay=draw(st.none() | durations)) if draw(st.booleans()) else None
-    )
+    event_time = draw(st.none() | event_times())
     files = ps.sources.Files(path=draw(words), ignore_older_than=draw(st.none() | durations))
     made = [
         p.source(next(free), files, format=draw(formats()), event_time=event_time),
         p.source(next(free), ps.sources.Memory(schema=draw(schemas()), rows=draw(rows))),
     ]
-    made.append(p.sql(next(free), draw(words), inputs=draw(st.lists(st.sampled_from(made), min_size=1, max_size=3))))
-    made.append(p.step(next(free), draw(steps()), inputs=[draw(st.sampled_from(made))]))
+    read = draw(st.lists(st.sampled_from(made), min_size=1, max_size=3))
+    made.append(p.sql(next(free), draw(words), inputs=read, late=draw(st.none() | late_policies())))
+    late = draw(st.none() | late_policies())
+    made.append(p.step(next(free), draw(steps()), inputs=[draw(st.sampled_from(made))], late=late))
     draw(st.sampled_from(made)).to(next(free), ps.sinks.Sqlite(path=draw(words), table="t", key=draw(st.lists(words))))
     if draw(st.booleans()):
         p.test(draw(words), given={made[0]: draw(rows)}, expect={made[2]: draw(rows)})
     return p.build()
+
+
+@st.composite
+def event_times(draw: st.DrawFn) -> EventTime:
+    max_delay, idle_after = draw(st.none() | durations), draw(st.none() | times)
+    if draw(st.booleans()):
+        return ps.EventTime(draw(words), max_delay, idle_after=idle_after)
+    return ps.EventTime(draw(words), max_delay, idle_after=idle_after, max_ahead=draw(st.none() | times))
+
+
+@st.composite
+def late_policies(draw: st.DrawFn) -> LatePolicy:
+    allowed = draw(st.none() | times)
+    sinks = st.none() | st.builds(lambda path: ps.sinks.Files(path=path), words) | st.just(ps.sinks.Console())
+    if draw(st.booleans()):
+        return ps.Late("side", allowed=allowed, sink=draw(sinks))
+    return ps.Late("drop" if draw(st.booleans()) else "correct", allowed=allowed)
 
 
 def formats() -> st.SearchStrategy[Any]:
@@ -113,3 +131,31 @@ def test_the_fingerprint_is_equal_exactly_for_equal_pipelines() -> None:
     assert len({fingerprint(p.build()) for p in same}) == 1
     different = [small(), small(schema="b int, a int"), small(labels={"a": "1"}), small(query="SELECT 2")]
     assert len({fingerprint(p.build()) for p in different}) == 4
+
+
+def test_late_is_written_in_short_where_the_policy_says_all() -> None:
+    p = ps.Pipeline("demo", late=ps.Late("side", allowed="1 day", sink=ps.sinks.Files(path="late")))
+    source = p.source("v", ps.sources.Memory(schema="a int"), event_time=ps.EventTime("t", max_ahead=None))
+    source.step("own", ps.steps.Filter(where="a > 1"), late="drop").to("out", ps.sinks.Console())
+    body = as_document(p.build())["spec"]
+    assert body["late"] == {"policy": "side", "allowed": "1 day", "sink": {"files": {"path": "late"}}}
+    assert body["steps"]["own"] == {"from": "v", "filter": "a > 1", "late": "drop"}
+    assert body["sources"]["v"]["eventTime"] == {"column": "t", "maxAhead": None}
+
+
+def test_what_becomes_of_late_rows_makes_pipelines_differ() -> None:
+    def fingerprint_with(late: Any = None, own: Any = None, **event_time: Any) -> str:
+        p = ps.Pipeline("demo", late=late)
+        source = p.source("v", ps.sources.Memory(schema="a int"), event_time=ps.EventTime("t", **event_time))
+        source.sql("s", "SELECT 1", late=own).to("out", ps.sinks.Console())
+        return fingerprint(p.build())
+
+    assert fingerprint_with() == fingerprint_with(late="drop", max_ahead="24 hours")
+    different = [
+        fingerprint_with(), fingerprint_with(late="side"), fingerprint_with(late="correct"),
+        fingerprint_with(own="drop"), fingerprint_with(late=ps.Late("drop", allowed="2 h")),
+        fingerprint_with(late=ps.Late("side", sink=ps.sinks.Files(path="a"))),
+        fingerprint_with(late=ps.Late("side", sink=ps.sinks.Files(path="b"))),
+        fingerprint_with(max_ahead=None), fingerprint_with(max_ahead="1 h"), fingerprint_with(idle_after="1 h"),
+    ]  # fmt: skip
+    assert len(set(different)) == len(different)

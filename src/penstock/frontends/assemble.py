@@ -22,11 +22,15 @@ from penstock.spec.secrets import references, texts
 
 TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
 METADATA_KEYS = ("name", "labels")
-SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "state", "run", "tests")
-ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {"source": ("format", "eventTime"), "step": ("from",), "sink": ("from",)}
+SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "tests")
+ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {
+    "source": ("format", "eventTime"), "step": ("from", "late"), "sink": ("from",),
+}  # fmt: skip
 """Keys of a source, step or sink that do not name its component."""
 _NEAR = 0.75
 _N = TypeVar("_N", spec.Source, spec.Step, spec.Sink)
+_Entry = tuple[str, Mapping[str, Any], Path_]
+"""A source, step or sink as written: its name, its content and where it stands."""
 
 
 def assemble(document: Mapping[str, Any], places: Places, problems: Iterable[Problem] = ()) -> spec.Pipeline:
@@ -58,6 +62,10 @@ class _Assembly:
         self.findings = findings
         self.names: dict[str, Path_] = {}
         self.broken: set[str] = set()
+        self.sinks: dict[str, Any] = {}
+        """All entries of `sinks`."""
+        self.late_sinks: dict[str, Component | None] = {}
+        """Those that `late` names and that are there for late rows only; None if one cannot be read."""
 
     def pipeline(self, document: Mapping[str, Any]) -> spec.Pipeline | None:
         self._check_secret_syntax(document)
@@ -66,11 +74,14 @@ class _Assembly:
         body = self._body(document)
         if body is None:
             return None
+        sources, steps = self._nodes("source", body), self._nodes("step", body)
+        sinks = self._without_late_sinks(self._nodes("sink", body), body, steps)
         parts: dict[str, Any] = {
-            "sources": self._sound(self._source, self._nodes("source", body)),
-            "steps": self._sound(self._step, self._nodes("step", body)),
-            "sinks": self._sound(self._sink, self._nodes("sink", body)),
+            "sources": self._sound(self._source, sources),
+            "steps": self._sound(self._step, steps),
+            "sinks": self._sound(self._sink, sinks),
             "dead_letters": self._dead_letters(body),
+            "late": self._late(body, ("spec",)) or spec.LatePolicy(),
             "state": self._settings(spec.StateSettings, body, "state") or spec.StateSettings(),
             "run": self._settings(spec.RunSettings, body, "run") or spec.RunSettings(),
             "tests": tuple(case for case in self._tests(body) if case is not None),
@@ -80,7 +91,7 @@ class _Assembly:
     def _sound(
         self,
         read: Callable[[str, Mapping[str, Any], Path_], _N | None],
-        entries: list[tuple[str, Mapping[str, Any], Path_]],
+        entries: list[_Entry],
     ) -> tuple[_N, ...]:
         """The entries nothing is wrong with; the others are noted as broken."""
         sound: dict[str, _N] = {}
@@ -158,7 +169,7 @@ class _Assembly:
 
     # --- sources, steps and sinks ---
 
-    def _nodes(self, kind: spec.Kind, body: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], Path_]]:
+    def _nodes(self, kind: spec.Kind, body: Mapping[str, Any]) -> list[_Entry]:
         """The well-formed entries of a section, with their names checked."""
         section = f"{kind}s"
         path: Path_ = ("spec", section)
@@ -210,9 +221,10 @@ class _Assembly:
     def _step(self, name: str, content: Mapping[str, Any], path: Path_) -> spec.Step | None:
         inputs = self._inputs(content, path)
         component = self._component("step", content, path, ENVELOPES["step"])
+        late = self._late(content, path)
         if component is None or not inputs:
             return None
-        return spec.Step.model_validate({"name": name, "from": inputs, "component": component})
+        return spec.Step.model_validate({"name": name, "from": inputs, "component": component, "late": late})
 
     def _inputs(self, content: Mapping[str, Any], path: Path_) -> tuple[str, ...]:
         value = content.get("from")
@@ -286,6 +298,57 @@ class _Assembly:
         else:
             note_unknown_key(path, key, (*envelope, cls.name), self.findings)
 
+    # --- late rows ---
+
+    def _without_late_sinks(self, sinks: list[_Entry], body: Mapping[str, Any], steps: list[_Entry]) -> list[_Entry]:
+        """The sinks but those that `late` names and nothing else feeds; these are read here, each once."""
+        self.sinks = dict(body["sinks"]) if isinstance(body.get("sinks"), Mapping) else {}
+        named = {_late_sink_name(content.get("late")) for content in (body, *(step[1] for step in steps))}
+        fed = []
+        for name, content, path in sinks:
+            if name not in named or content.get("from") is not None:
+                fed.append((name, content, path))
+                continue
+            self.late_sinks[name] = self._component("sink", content, path, ENVELOPES["sink"])
+            if self.late_sinks[name] is None:
+                self.broken.add(name)
+        if self.late_sinks and self.late_sinks.keys() == self.sinks.keys():
+            self.findings.at_key("PIPELINE_EMPTY", ("spec", "sinks"), kind="sinks")
+        return fed
+
+    def _late(self, content: Mapping[str, Any], around: Path_) -> spec.LatePolicy | None:
+        value, path = content.get("late"), (*around, "late")
+        if value is None:
+            return None
+        if isinstance(value, Mapping) and value.get("sink") is not None:
+            value = {**value, "sink": self._late_sink(value["sink"], (*path, "sink"))}
+        return read_config(spec.LatePolicy, value, path, self.findings)
+
+    def _late_sink(self, value: Any, path: Path_) -> Component | None:
+        """A sink that is written in place, or the entry of `sinks` that a text names."""
+        if isinstance(value, str):
+            return self._named_late_sink(value, path)
+        advice = "Write `sink: {files: {path: ./late}}`, or the name of a sink without `from`."
+        content = self._mapping(value, path, advice)
+        return None if content is None else self._component("sink", content, path, ())
+
+    def _named_late_sink(self, name: str, path: Path_) -> Component | None:
+        where, entry = place_in_words(path), self.sinks.get(name)
+        if name in self.late_sinks:
+            component, places = self.late_sinks[name], self.findings.places
+            if component is not None:
+                places.take_over(places, ("spec", "sinks", name, component.name), (*path, component.name))
+            return component
+        if isinstance(entry, Mapping):
+            reason = f"sink '{name}' stores the rows of {_in_words(entry.get('from'))}"
+            advice = "Late rows have other columns: name a sink without `from`."
+            self.findings.at_value("SPEC_BAD_VALUE", path, where=where, reason=reason, advice=advice)
+        elif name not in self.sinks:
+            unfed = (other for other, entry in self.sinks.items() if isinstance(entry, Mapping) and "from" not in entry)
+            suggestion = did_you_mean(name, unfed) or f"Add it under `sinks`: `{name}: {{files: {{path: ./late}}}}`."
+            self.findings.at_value("LATE_SINK_UNKNOWN", path, where=where, name=name, suggestion=suggestion)
+        return None
+
     # --- the rest ---
 
     def _dead_letters(self, body: Mapping[str, Any]) -> Component | None:
@@ -343,6 +406,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _late_sink_name(late: Any) -> str | None:
+    """The sink that a `late` as written gives by name."""
+    sink = late.get("sink") if isinstance(late, Mapping) else None
+    return sink if isinstance(sink, str) else None
+
+
+def _in_words(inputs: Any) -> str:
+    return f"'{inputs}'" if isinstance(inputs, str) else "others"
 
 
 def _nearer(key: str, envelope: Iterable[str], names: Iterable[str]) -> bool:

@@ -15,12 +15,19 @@ from penstock.components.sinks.sqlite import Sqlite as _SqliteSink
 from penstock.components.sources.files import Files as _FilesSource
 from penstock.components.sources.generator import Generator as _GeneratorSource
 from penstock.components.sources.memory import Memory as _MemorySource
+from penstock.components.steps.changelog_join import ChangelogJoin as _ChangelogJoinStep
 from penstock.components.steps.dedupe import Dedupe as _DedupeStep
 from penstock.components.steps.filter import Filter as _FilterStep
+from penstock.components.steps.geo_window import GeoWindow as _GeoWindowStep
+from penstock.components.steps.join import Join as _JoinStep
+from penstock.components.steps.latest import Latest as _LatestStep
 from penstock.components.steps.python import Python as _PythonStep
+from penstock.components.steps.rolling import Rolling as _RollingStep
 from penstock.components.steps.select import Select as _SelectStep
 from penstock.components.steps.sql import Sql as _SqlStep
+from penstock.components.steps.top_n import TopN as _TopNStep
 from penstock.components.steps.union import Union as _UnionStep
+from penstock.components.steps.window import Window as _WindowStep
 from penstock.spec.schema import Schema
 from penstock.spec.units import Duration, Size
 
@@ -96,10 +103,25 @@ class formats:
 
 class steps:
     @staticmethod
+    def ChangelogJoin(
+        *,
+        other: str,
+        on: Sequence[str] | Mapping[str, str],
+        key: Sequence[str] = ...,
+        how: Literal["inner", "left"] = ...,
+        version: str | None = ...,
+        deleted: str | None = ...,
+        remember: str | Duration | None = ...,
+        prefix: str = ...,
+    ) -> _ChangelogJoinStep:
+        """Joins two streams of changes, without any window, into one table that is always up to date."""
+
+    @staticmethod
     def Dedupe(
         *,
         by: Sequence[str],
         within: str | Duration | None = ...,
+        emit: Literal["complete", "at once"] = ...,
     ) -> _DedupeStep:
         """Keeps the first row of each key and drops those that repeat it within a time."""
 
@@ -111,6 +133,43 @@ class steps:
         """Keeps the rows for which a SQL condition is true; rows for which it is false or null are dropped."""
 
     @staticmethod
+    def GeoWindow(
+        *,
+        lat: str,
+        lon: str,
+        resolution: int = ...,
+        ring: int = ...,
+        size: str | Duration,
+        slide: str | Duration | None = ...,
+        by: Sequence[str] = ...,
+        values: Mapping[str, str],
+        emit: Literal["close", "update"] = ...,
+    ) -> _GeoWindowStep:
+        """Counts what happens around places: each row counts in its hexagonal cell and in the cells around it."""
+
+    @staticmethod
+    def Join(
+        *,
+        other: str | None = ...,
+        table: Any | None = ...,
+        on: Sequence[str] | Mapping[str, str],
+        how: Literal["inner", "left", "right", "full"] = ...,
+        within: Sequence[str] | None = ...,
+        prefix: str = ...,
+    ) -> _JoinStep:
+        """Joins each row with rows of another stream that happened near it, or with a table."""
+
+    @staticmethod
+    def Latest(
+        *,
+        by: Sequence[str],
+        order: Sequence[str] = ...,
+        deleted: str | None = ...,
+        forget: str | Duration | None = ...,
+    ) -> _LatestStep:
+        """Keeps the last row of each key, and gives it whenever it changes: a table that is always up to date."""
+
+    @staticmethod
     def Python(
         *,
         function: str,
@@ -118,6 +177,16 @@ class steps:
         schema: str | Mapping[str, Any] | Schema | None = ...,
     ) -> _PythonStep:
         """Calls a Python function."""
+
+    @staticmethod
+    def Rolling(
+        *,
+        by: Sequence[str] = ...,
+        over: str | Duration,
+        values: Mapping[str, str],
+        emit: Literal["complete", "at once"] = ...,
+    ) -> _RollingStep:
+        """Every row leaves once, with aggregates over the rows of its key in the time before it."""
 
     @staticmethod
     def Select(
@@ -134,11 +203,34 @@ class steps:
         """A Spark SQL query. Each input is a table under its own name."""
 
     @staticmethod
+    def TopN(
+        *,
+        size: str | Duration,
+        by: Sequence[str] = ...,
+        order: Sequence[str],
+        n: int,
+    ) -> _TopNStep:
+        """The first `n` rows of each window and key, by an order, with their rank."""
+
+    @staticmethod
     def Union(
         *,
         allow_missing: bool = ...,
     ) -> _UnionStep:
         """All rows of all inputs, duplicates kept. Columns are matched by name."""
+
+    @staticmethod
+    def Window(
+        *,
+        size: str | Duration | None = ...,
+        slide: str | Duration | None = ...,
+        gap: str | Duration | None = ...,
+        by: Sequence[str] = ...,
+        values: Mapping[str, str],
+        having: str | None = ...,
+        emit: Literal["close", "update"] = ...,
+    ) -> _WindowStep:
+        """Groups rows by windows of event time and by keys, and computes aggregates over each group."""
 
 class sinks:
     @staticmethod

@@ -192,6 +192,8 @@ def _fault(item: Mapping[str, Any], content: Any) -> _Fault:
 
 
 def _reason(fault: _Fault) -> str:
+    if fault.kind == "unfit":
+        return str(fault.context["reason"])
     if fault.kind in ("value_error", "assertion_error"):
         return str(fault.context.get("error", fault.text))
     if fault.kind in ("string_too_short", "too_short") and fault.context.get("min_length") == 1:
@@ -203,6 +205,8 @@ def _reason(fault: _Fault) -> str:
 
 
 def _suggestion(fault: _Fault) -> str:
+    if fault.kind == "unfit":
+        return str(fault.context["advice"])
     if fault.kind not in ("literal_error", "enum") or not isinstance(fault.found, str):
         return ""
     return did_you_mean(fault.found, re.findall(r"'([^']*)'", str(fault.context.get("expected", ""))))

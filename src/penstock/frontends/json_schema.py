@@ -14,7 +14,9 @@ from penstock.spec.schema import Schema
 from penstock.spec.units import Duration, Size
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_SETTINGS: tuple[type[Config], ...] = (spec.EventTime, spec.StateSettings, spec.RunSettings, spec.TestCase)
+_SETTINGS: tuple[type[Config], ...] = (
+    spec.EventTime, spec.LatePolicy, spec.StateSettings, spec.RunSettings, spec.TestCase,
+)  # fmt: skip
 
 
 class _AsWritten(GenerateJsonSchema):
@@ -57,9 +59,10 @@ def json_schema() -> dict[str, Any]:
             **parts.shared,
             "format": parts.format(),
             "source": parts.source(),
-            "step": parts.node("step", _inputs()),
-            "sink": parts.node("sink", _input()),
+            "step": parts.step(),
+            "sink": parts.sink(),
             "deadLetters": parts.dead_letters(),
+            "LatePolicy": parts.late_policy(),
         },
     }
 
@@ -69,7 +72,7 @@ class _Parts:
 
     def __init__(self, references: dict[type[Config], Any], definitions: dict[str, Any]) -> None:
         self.references = references
-        self.shared = {name: _untitled(definition) for name, definition in definitions.items()}
+        self.shared = {name: _untitled(definition) for name, definition in definitions.items() if name != "Config"}
 
     def body(self) -> dict[str, Any]:
         fields = spec.Pipeline.model_fields
@@ -79,6 +82,7 @@ class _Parts:
                 "steps": _or_nothing(self._section("step", "What is done with them.")),
                 "sinks": self._section("sink", "Where they go.") | {"minProperties": 1},
                 "deadLetters": _or_nothing({"$ref": "#/$defs/deadLetters"}, fields["dead_letters"].description),
+                "late": self._late(fields["late"].description),
                 "state": _or_nothing(self.references[spec.StateSettings], fields["state"].description),
                 "run": _or_nothing(self.references[spec.RunSettings], fields["run"].description),
                 "tests": _or_nothing(
@@ -86,6 +90,7 @@ class _Parts:
                 ),
             },
             required=["sources", "sinks"],
+            **_sinks_are_fed(),
         )
 
     def source(self) -> dict[str, Any]:
@@ -103,10 +108,15 @@ class _Parts:
         ]
         return _closed(properties, oneOf=_one_of("source"), allOf=formats, description=_doc(spec.Source))
 
-    def node(self, kind: spec.Kind, inputs: dict[str, Any]) -> dict[str, Any]:
-        described = _doc(spec.Step if kind == "step" else spec.Sink)
-        properties = {"from": inputs, **self._components(kind)}
-        return _closed(properties, required=["from"], oneOf=_one_of(kind), description=described)
+    def step(self) -> dict[str, Any]:
+        late = self._late(spec.Step.model_fields["late"].description)
+        properties = {"from": _inputs(), "late": late, **self._components("step")}
+        return _closed(properties, required=["from"], oneOf=_one_of("step"), description=_doc(spec.Step))
+
+    def sink(self) -> dict[str, Any]:
+        """A sink that `late` names has no `from`, so whether it is required is said where both can be seen."""
+        properties = {"from": _input(), **self._components("sink")}
+        return _closed(properties, oneOf=_one_of("sink"), description=_doc(spec.Sink))
 
     def format(self) -> dict[str, Any]:
         description = spec.Source.model_fields["format"].description
@@ -114,6 +124,20 @@ class _Parts:
 
     def dead_letters(self) -> dict[str, Any]:
         return _closed(self._components("sink"), oneOf=_one_of("sink"))
+
+    def late_policy(self) -> dict[str, Any]:
+        """The long form of `late`."""
+        definition = self.shared["LatePolicy"]
+        named = {"type": "string", "description": "The name of a sink without `from`."}
+        forms = [{"$ref": "#/$defs/deadLetters"}, named, {"type": "null"}]
+        sink = {"anyOf": forms, "description": spec.LatePolicy.model_fields["sink"].description}
+        kept = {"properties": {"policy": {"const": "side"}}, "required": ["policy"]}
+        used = {"if": {"properties": {"sink": {"not": {"type": "null"}}}, "required": ["sink"]}, "then": kept}
+        return {**definition, "properties": {**definition["properties"], "sink": sink}, **used}
+
+    def _late(self, description: str | None) -> dict[str, Any]:
+        policy = self.shared["LatePolicy"]["properties"]["policy"]
+        return _or_nothing({"anyOf": [self.references[spec.LatePolicy], policy]}, description)
 
     def _section(self, kind: spec.Kind, description: str) -> dict[str, Any]:
         return {
@@ -164,6 +188,16 @@ def _inputs() -> dict[str, Any]:
 
 def _input() -> dict[str, Any]:
     return {"type": "string", "description": spec.Sink.model_fields["input"].description}
+
+
+def _sinks_are_fed() -> dict[str, Any]:
+    """Every sink has a `from`, unless some `late` gives a sink by name."""
+    named = {"type": "object", "required": ["sink"], "properties": {"sink": {"type": "string"}}}
+    late = {"type": "object", "required": ["late"], "properties": {"late": named}}
+    in_a_step = {"type": "object", "not": {"additionalProperties": {"not": late}}}
+    somewhere = {"anyOf": [late, {"required": ["steps"], "properties": {"steps": in_a_step}}]}
+    fed = {"properties": {"sinks": {"additionalProperties": {"required": ["from"]}}}}
+    return {"if": {"not": somewhere}, "then": fed}
 
 
 def _one_of(kind: ComponentKind) -> list[dict[str, Any]]:

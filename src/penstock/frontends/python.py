@@ -14,6 +14,7 @@ from penstock.components.base import Format, Sink, Source, Step
 from penstock.errors import Location, PenstockError
 from penstock.frontends.assemble import assemble
 from penstock.frontends.caller import calling_place
+from penstock.frontends.findings import describe
 from penstock.frontends.namespace import build_config
 from penstock.spec import pipeline as spec
 from penstock.spec.fields import Config
@@ -21,12 +22,42 @@ from penstock.spec.location import Path_, PipelineFile, Places
 from penstock.spec.units import Duration
 
 Rows = Sequence[Mapping[str, Any]]
+LateRows = spec.LatePolicy | spec.LateChoice
+"""What becomes of late rows: `ps.Late(...)`, or just the policy."""
 
 
-def EventTime(column: str, max_delay: str | Duration | None = None) -> spec.EventTime:
-    """Which column says when a row happened, and how far rows may lag behind the newest one (10 seconds)."""
-    arguments = {"column": column} if max_delay is None else {"column": column, "max_delay": max_delay}
+def EventTime(
+    column: str,
+    max_delay: str | Duration | None = None,
+    *,
+    idle_after: str | Duration | None = None,
+    max_ahead: str | Duration | None = "1 day",
+) -> spec.EventTime:
+    """Which column says when a row happened, and how far rows may lag behind the newest one (10 seconds).
+
+    After `idle_after` without rows the source no longer holds the watermark back. Rows further ahead of the clock
+    than `max_ahead` are set aside as dead letters; None turns that off.
+    """
+    arguments: dict[str, Any] = {"column": column, "idle_after": idle_after, "max_ahead": max_ahead}
+    if max_delay is not None:
+        arguments["max_delay"] = max_delay
     return cast(spec.EventTime, build_config(spec.EventTime, arguments))
+
+
+def Late(
+    policy: spec.LateChoice, *, allowed: str | Duration | None = None, sink: Sink | None = None
+) -> spec.LatePolicy:
+    """What becomes of rows that come too late: `drop`, `side` or `correct`.
+
+    `allowed` is how long after its end a window can still be corrected (1 hour), `sink` where late rows are kept
+    with `side`.
+    """
+    arguments: dict[str, Any] = {"policy": policy}
+    if allowed is not None:
+        arguments["allowed"] = allowed
+    if sink is not None:
+        arguments["sink"] = _of_kind_sink(sink)
+    return cast(spec.LatePolicy, build_config(spec.LatePolicy, arguments))
 
 
 class Node:
@@ -36,13 +67,13 @@ class Node:
         self._pipeline = pipeline
         self.name = name
 
-    def sql(self, name: str, query: str) -> Node:
+    def sql(self, name: str, query: str, *, late: LateRows | None = None) -> Node:
         """Adds a step that runs a Spark SQL query; the table is called as this node is."""
-        return self._pipeline.sql(name, query, inputs=[self])
+        return self._pipeline.sql(name, query, inputs=[self], late=late)
 
-    def step(self, name: str, component: Step) -> Node:
+    def step(self, name: str, component: Step, *, late: LateRows | None = None) -> Node:
         """Adds a step that reads this node."""
-        return self._pipeline.step(name, component, inputs=[self])
+        return self._pipeline.step(name, component, inputs=[self], late=late)
 
     def to(self, name: str, component: Sink) -> Node:
         """Adds a sink that stores the rows of this node; gives back this node, so that it can feed several."""
@@ -68,6 +99,7 @@ class Pipeline:
         trigger: str | Duration | None = None,
         partitions: int | None = None,
         dead_letters: Sink | None = None,
+        late: LateRows | None = None,
     ) -> None:
         place = calling_place()
         metadata: dict[str, Any] = {"name": name}
@@ -84,6 +116,8 @@ class Pipeline:
             self._spec["state"] = {"partitions": partitions}
         if dead_letters is not None:
             self._spec["deadLetters"] = _named(dead_letters)
+        if late is not None:
+            self._spec["late"] = late
 
     def source(
         self,
@@ -101,13 +135,13 @@ class Pipeline:
             content["eventTime"] = event_time
         return self._add("sources", name, content)
 
-    def step(self, name: str, component: Step, *, inputs: Iterable[Node | str]) -> Node:
+    def step(self, name: str, component: Step, *, inputs: Iterable[Node | str], late: LateRows | None = None) -> Node:
         """Adds a step that reads one or several nodes."""
-        return self._add("steps", name, {"from": self._names(inputs), **_named(component)})
+        return self._add("steps", name, {"from": self._names(inputs), **_named(component), "late": late})
 
-    def sql(self, name: str, query: str, *, inputs: Iterable[Node | str]) -> Node:
+    def sql(self, name: str, query: str, *, inputs: Iterable[Node | str], late: LateRows | None = None) -> Node:
         """Adds a step that runs a Spark SQL query over nodes, each a table under its own name."""
-        return self._add("steps", name, {"from": self._names(inputs), "sql": query})
+        return self._add("steps", name, {"from": self._names(inputs), "sql": query, "late": late})
 
     def test(self, name: str, *, given: Mapping[Node | str, Rows], expect: Mapping[Node | str, Rows]) -> None:
         """Adds a test: rows for sources, and rows that must leave a step or reach a sink. Times become texts."""
@@ -152,9 +186,20 @@ def _named(component: object) -> dict[str, Any]:
     name = getattr(type(component), "name", None)
     if not isinstance(component, Config) or not isinstance(name, str):
         expected = "a component such as ps.sources.Files(...)"
-        params = {"where": "the component", "expected": expected, "found": repr(component)}
+        params: dict[str, Any] = {"where": "the component", "expected": expected, "found": repr(component)}
         raise PenstockError.of("SPEC_WRONG_TYPE", calling_place(), **params)
     return {name: component}
+
+
+def _of_kind_sink(component: object) -> Sink:
+    if isinstance(component, Sink):
+        return component
+    params: dict[str, Any] = {
+        "where": "`sink`",
+        "expected": "a sink such as ps.sinks.Files(...)",
+        "found": describe(component),
+    }
+    raise PenstockError.of("SPEC_WRONG_TYPE", calling_place(), **params)
 
 
 def _rows(by_node: Mapping[Node | str, Rows]) -> dict[str, list[dict[str, Any]]]:

@@ -7,17 +7,20 @@ sinks: {out: {files: {path: ./out}}}
 */
 CREATE VIEW clean AS SELECT * FROM views WHERE id IS NOT NULL;
 INSERT INTO out TABLE clean;
+
+What becomes of late rows is said in the header, or of a view: `CREATE VIEW v TBLPROPERTIES ('late' = 'side') AS ...`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import Location, PenstockError, did_you_mean
 from penstock.frontends.assemble import METADATA_KEYS, TOP_KEYS, assemble
@@ -31,6 +34,8 @@ _HEADER_START = re.compile(r"\s*(?:--[^\n]*\n\s*)*/\*\s*penstock\b")
 _HEADER_END = re.compile(r"^[ \t]*\*/", re.MULTILINE)
 _UNCLOSED = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|(/\*|['\"`])", re.DOTALL)
 _VIEW_PREFIXES = {"OR", "REPLACE", "TEMP", "TEMPORARY"}
+_LATE_PROPERTIES = {"late": "policy", "late.policy": "policy", "late.allowed": "allowed", "late.sink": "sink"}
+"""Properties of a view, with the keys of `late` that they fill."""
 _LONGEST_EXCERPT = 60
 
 
@@ -99,6 +104,16 @@ def _location(text: str, file: str, offset: int) -> Location:
     return Location(file, text.count("\n", 0, offset) + 1, offset - line_start + 1)
 
 
+@dataclass(frozen=True)
+class _View:
+    """What `CREATE VIEW` says of a step."""
+
+    name: str
+    query: str
+    tables: list[TableRead]
+    late: dict[str, str]
+
+
 class _Script:
     """Reads the statements into the document that the header has begun."""
 
@@ -107,7 +122,7 @@ class _Script:
         self.body = body
         self.document = header.content
         self.findings = Findings(header.places, header.problems)
-        self.views: list[tuple[str, str, list[TableRead]]] = []
+        self.views: list[_View] = []
 
     def read(self) -> None:
         if not isinstance(self.document["spec"], dict):
@@ -120,8 +135,8 @@ class _Script:
                 self._insert(statement, end)
             else:
                 self._refuse(statement, end)
-        for name, query, tables in self.views:
-            self._connect(name, query, tables)
+        for view in self.views:
+            self._connect(view)
 
     def _statements(self) -> Iterator[tuple[Sequence[Token], int]]:
         """The tokens of each statement, and the offset of the semicolon or the end of the text after it."""
@@ -144,11 +159,13 @@ class _Script:
             yield statement, len(self.text)
 
     def _view(self, statement: Sequence[Token], end: int) -> None:
-        """`CREATE VIEW name AS query`: a step."""
+        """`CREATE VIEW name [TBLPROPERTIES (...)] AS query`: a step."""
         position = 1
         while position < len(statement) and word(statement[position]) in _VIEW_PREFIXES:
             position += 1
-        head, query = statement[position : position + 3], statement[position + 3 :]
+        properties = _property_list(statement[position + 2 :])
+        rest = statement[position + 2 + len(properties) :]
+        head, query = [*statement[position : position + 2], *rest[:1]], rest[1:]
         shape = [word(token) for token in head]
         if len(head) < 3 or shape[0] != "VIEW" or not is_name(head[1]) or shape[2] != "AS" or not query:
             self._refuse(statement, end)
@@ -165,14 +182,37 @@ class _Script:
         places = self.findings.places
         places.keys[path] = places.values[path] = self._at(head[1].start)
         places.values[(*path, "sql")] = self._at(start)
-        self.views.append((name, written.strip(), tables_read(query)))
+        late = self._late(name, properties, (*path, "late"))
+        self.views.append(_View(name, written.strip(), tables_read(query), late))
         steps[name] = {}
 
-    def _connect(self, name: str, query: str, tables: list[TableRead]) -> None:
+    def _late(self, view: str, properties: Sequence[Token], path: Path_) -> dict[str, str]:
+        """What the properties of a view say of late rows."""
+        late: dict[str, str] = {}
+        places = self.findings.places
+        for item in _split(properties[2:-1]):
+            place = self._at(item[0].start)
+            pair = _property(item)
+            key = _LATE_PROPERTIES.get(pair[0]) if pair else None
+            if pair is None or key is None:
+                text = self.text[item[0].start : item[-1].end + 1]
+                suggestion = did_you_mean(pair[0], _LATE_PROPERTIES) if pair else "Its value is a text in quotes."
+                self.findings.add("SQL_FILE_PROPERTY", place, name=view, property=text, suggestion=suggestion)
+            elif key in late:
+                first = places.of_key(*path, key)
+                self.findings.add("SPEC_DUPLICATE_KEY", place, key=pair[0], where=f"view '{view}'", first=first)
+            else:
+                late[key] = pair[1]
+                places.keys.setdefault(path, place)
+                places.keys[(*path, key)], places.values[(*path, key)] = place, self._at(item[-1].start)
+        return late
+
+    def _connect(self, view: _View) -> None:
         """Gives a step its inputs, once all names are known."""
+        name, tables = view.name, view.tables
         known = {*self._section("sources"), *self._section("steps")} - {name}
         inputs = list(dict.fromkeys(found for table in tables if (found := _named(table.name, known))))
-        step: dict[str, Any] = {"sql": query}
+        step: dict[str, Any] = {"sql": view.query, **({"late": view.late} if view.late else {})}
         path: Path_ = ("spec", "steps", name, "from")
         read = [table for table in tables if _named(table.name, known)] or tables
         if read:
@@ -225,6 +265,35 @@ class _Script:
 
     def _at(self, offset: int) -> Location:
         return _location(self.text, self.findings.places.file, offset)
+
+
+def _property_list(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens of `TBLPROPERTIES (...)` if they come first, else none."""
+    if [word(token) for token in tokens[:2]] != ["TBLPROPERTIES", "("]:
+        return ()
+    closing = next((index for index, token in enumerate(tokens) if word(token) == ")"), None)
+    return () if closing is None else tokens[: closing + 1]
+
+
+def _split(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """What stands between commas."""
+    item: list[Token] = []
+    for token in tokens:
+        if word(token) != ",":
+            item.append(token)
+        elif item:
+            yield item
+            item = []
+    if item:
+        yield item
+
+
+def _property(tokens: Sequence[Token]) -> tuple[str, str] | None:
+    """Name and value of `'name' = 'value'`; the name may stand without quotes."""
+    name, rest = tokens[:-2], tokens[-2:]
+    if not name or word(rest[0]) != "=" or rest[1].token_type is not TokenType.STRING:
+        return None
+    return "".join(token.text for token in name), rest[1].text
 
 
 def _named(name: str, known: Iterable[str]) -> str | None:

@@ -59,9 +59,15 @@ def _nodes(pipeline: Pipeline) -> dict[str, Node]:
     """Nodes in the order of the file; of several with one name the first."""
     found: dict[str, Node] = {}
     for spec in pipeline.nodes():
-        inputs = () if isinstance(spec, Source) else spec.inputs if isinstance(spec, Step) else (spec.input,)
+        inputs = () if isinstance(spec, Source) else _inputs(spec) if isinstance(spec, Step) else (spec.input,)
         found.setdefault(spec.name, Node(spec.name, _kind(spec), cast(Component, spec.component), inputs, spec))
     return found
+
+
+def _inputs(step: Step) -> tuple[str, ...]:
+    """What a step reads: what `from` names, then what its component does."""
+    further = step.component.further_inputs() if isinstance(step.component, StepComponent) else ()
+    return (*step.inputs, *(name for name in further if name not in step.inputs))
 
 
 def _empty_sections(file: PipelineFile) -> Iterator[Problem]:

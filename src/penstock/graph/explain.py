@@ -14,6 +14,7 @@ _MODES = {
     "append": "append: rows leave when they are final",
     "update": "update: a later row replaces an earlier one with the same key",
 }
+_KEPT_BY = {True: "(Penstock kernel)", False: "(Spark's own operator)"}
 _TRACED = ("sql", "select")
 """Components whose lineage is worth a line; the others pass columns on under their own name."""
 _SHAPES = {"source": ('(["', '"])'), "step": ('["', '"]'), "sink": ('[("', '")]')}
@@ -63,7 +64,7 @@ def _details(node: Node, graph: Graph, analysis: Analysis, width: int) -> Iterat
         if facts.watermark is not None:
             yield f"watermark: {_watermark(facts.watermark)}"
         for state in facts.stateful:
-            yield from _wrapped("keeps state: ", [_state(state)], width)
+            yield from _wrapped("keeps state: ", [f"{_state(state)} {_KEPT_BY[facts.kernel]}"], width)
     if node.component.name in _TRACED:
         yield from _lineage(analysis.lineage.get(node.name, {}), width)
     if node.name in analysis.trunk:
@@ -213,6 +214,7 @@ def _node_as_json(node: Node, graph: Graph, analysis: Analysis) -> dict[str, Any
         "columns": None if facts is None else [{"name": name, "type": kind} for name, kind in facts.columns.items()],
         "watermark": None if facts is None else _watermark_as_json(facts.watermark),
         "state": None if facts is None else [{"operator": s.operator, "keys": list(s.keys)} for s in facts.stateful],
+        "kernel": None if facts is None else facts.kernel,
         "lineage": None if traced is None else {column: list(inputs) for column, inputs in traced.items()},
         "location": {"file": place.file, "line": place.line, "column": place.column},
     }

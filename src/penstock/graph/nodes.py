@@ -80,6 +80,8 @@ class NodeFacts:
     columns: Mapping[str, str]
     watermark: Watermark | None = None
     stateful: tuple[Stateful, ...] = ()
+    kernel: bool = False
+    """Whether its state is kept by one of Penstock's kernels rather than by an operator of Spark's own."""
 
 
 @dataclass(frozen=True)

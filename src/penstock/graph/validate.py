@@ -11,12 +11,16 @@ from penstock.components.base import Step as StepComponent
 from penstock.errors import Location, PenstockError, Problem, did_you_mean
 from penstock.graph.nodes import Graph
 from penstock.spec.location import Path_
-from penstock.spec.pipeline import Source
+from penstock.spec.pipeline import LatePolicy, Source, Step
 from penstock.spec.resolve import with_secrets
 from penstock.spec.secrets import SecretRef, references, texts
 
 DEAD_LETTERS = "dead_letters"
 """The name under which the sink of unreadable rows is checked; it is no node of the graph."""
+LATE = "late"
+"""The name under which sinks of late rows are checked."""
+_RUN_BY_SPARK = "sql"
+"""The step whose state Spark may keep, so that only the analysis of the query tells what becomes of late rows."""
 
 
 def check(graph: Graph, *, outside: bool = True, whole: bool = True) -> list[Problem]:
@@ -25,12 +29,13 @@ def check(graph: Graph, *, outside: bool = True, whole: bool = True) -> list[Pro
     Without `outside`, sources and sinks are not asked whether what they name is there: tests replace them. A graph
     that is not `whole` lacks broken nodes, so it cannot be told what is unused or unknown to tests.
     """
-    problems = [*_without_event_time(graph)]
+    problems = [*_without_event_time(graph), *_late_not_supported(graph)]
     if whole:
         problems += [*_unused(graph), *_tests(graph)]
     for part in _parts(graph):
         if outside or not part.outside:
-            problems.extend(_component(graph, part))
+            # Several steps may name one sink for their late rows, and what is wrong with it is said once.
+            problems.extend(problem for problem in _component(graph, part) if problem not in problems)
     return sorted(problems, key=_order)
 
 
@@ -62,6 +67,29 @@ def _without_event_time(graph: Graph) -> Iterator[Problem]:
             yield Problem("EVENT_TIME_REQUIRED", params, graph.location(node.name, component.name))
 
 
+def _late_not_supported(graph: Graph) -> Iterator[Problem]:
+    """Steps that keep state by event time take a policy they offer; the others take none."""
+    for node in graph.of_kind("step"):
+        if not isinstance(node.spec, Step) or node.component.name == _RUN_BY_SPARK:
+            continue
+        offered: tuple[str, ...] = getattr(node.component, "late_policies", ())
+        policy = graph.file.pipeline.late_policy(node.spec).policy
+        own = node.spec.late is not None
+        if policy in offered or (offered and policy == "drop") or not (offered or own):
+            continue
+        advice = _late_advice(offered, own)
+        params = {"node": node.name, "component": node.component.name, "policy": policy}
+        place = graph.location(node.name, "late") if own else graph.location(node.name)
+        yield Problem("LATE_NOT_SUPPORTED", {**params, "offered": ", ".join(offered), "advice": advice}, place)
+
+
+def _late_advice(offered: tuple[str, ...], own: bool) -> str:
+    if not offered:
+        return "Remove `late`: no row comes too late for this step, as it keeps nothing by event time."
+    choices = " or ".join(f"`late: {policy}`" for policy in dict.fromkeys(("drop", *offered)))
+    return f"Write {choices}." if own else f"The pipeline asks for it; give the step a policy of its own: {choices}."
+
+
 @dataclass(frozen=True)
 class _Part:
     """A component as it stands in the file."""
@@ -77,11 +105,21 @@ def _parts(graph: Graph) -> Iterator[_Part]:
     for node in graph.nodes.values():
         yield _Part(node.name, (*node.path, node.component.name), node.component, node.kind != "step")
         if isinstance(node.spec, Source) and isinstance(node.spec.format, Component):
-            path = (*node.path, "format", node.spec.format.name)
-            yield _Part(node.name, path, node.spec.format, True)
+            format_ = node.spec.format
+            yield _Part(node.name, (*node.path, "format", format_.name), format_, True)
     dead_letters = graph.file.pipeline.dead_letters
     if isinstance(dead_letters, Component):
         yield _Part(DEAD_LETTERS, ("spec", "deadLetters", dead_letters.name), dead_letters, True)
+    for path, policy in _late_policies(graph):
+        if isinstance(policy.sink, Component):
+            yield _Part(LATE, (*path, "sink", policy.sink.name), policy.sink, True)
+
+
+def _late_policies(graph: Graph) -> Iterator[tuple[Path_, LatePolicy]]:
+    yield ("spec", "late"), graph.file.pipeline.late
+    for node in graph.of_kind("step"):
+        if isinstance(node.spec, Step) and node.spec.late is not None:
+            yield (*node.path, "late"), node.spec.late
 
 
 def _component(graph: Graph, part: _Part) -> Iterator[Problem]:
@@ -94,9 +132,9 @@ def _component(graph: Graph, part: _Part) -> Iterator[Problem]:
     if missing:
         yield from missing
         return
-    place = graph.file.places.of(*part.path)
     for problem in _own_checks(graph, part):
-        yield Problem(problem.code, _hidden(problem.params, values), problem.location or place)
+        place = problem.location or graph.file.places.of(*part.path, *problem.at)
+        yield Problem(problem.code, _hidden(problem.params, values), place)
 
 
 def _own_checks(graph: Graph, part: _Part) -> Iterator[Problem]:

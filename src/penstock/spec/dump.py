@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.spec.fields import Config
-from penstock.spec.pipeline import API_VERSION, Pipeline, Sink, Source, Step
+from penstock.spec.pipeline import API_VERSION, LatePolicy, Pipeline, Sink, Source, Step
 from penstock.spec.schema import Schema
 from penstock.spec.units import Duration, Size
 
@@ -24,6 +24,8 @@ def as_document(pipeline: Pipeline) -> dict[str, Any]:
     body["sinks"] = {sink.name: _sink(sink) for sink in pipeline.sinks}
     if pipeline.dead_letters is not None:
         body["deadLetters"] = _component(pipeline.dead_letters)
+    if pipeline.late != LatePolicy():
+        body["late"] = _late(pipeline.late)
     for key, settings in (("state", pipeline.state), ("run", pipeline.run)):
         if written := _written(settings):
             body[key] = written
@@ -49,7 +51,16 @@ def _source(source: Source) -> dict[str, Any]:
 
 def _step(step: Step) -> dict[str, Any]:
     inputs: Any = step.inputs[0] if len(step.inputs) == 1 else list(step.inputs)
-    return {"from": inputs, **_component(step.component)}
+    late = {} if step.late is None else {"late": _late(step.late)}
+    return {"from": inputs, **_component(step.component), **late}
+
+
+def _late(late: LatePolicy) -> dict[str, Any] | str:
+    """The policy alone where there is no more to say; it is always named, as a step may say what is the default."""
+    written = {"policy": late.policy, **_written(late)}
+    if late.sink is not None:
+        written["sink"] = _component(late.sink)
+    return late.policy if [*written] == ["policy"] else written
 
 
 def _sink(sink: Sink) -> dict[str, Any]:

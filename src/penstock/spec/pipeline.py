@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import SerializeAsAny
+from pydantic import SerializeAsAny, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from penstock.spec.fields import Change, Config, field
 from penstock.spec.units import Duration
@@ -16,7 +17,13 @@ NODE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 PIPELINE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 Kind = Literal["source", "step", "sink"]
+LateChoice = Literal["drop", "side", "correct"]
 Row = Mapping[str, Any]
+
+
+def _unfit(reason: str, advice: str) -> PydanticCustomError:
+    """What a validator raises when it knows what to do about a value."""
+    return PydanticCustomError("unfit", "{reason}", {"reason": reason, "advice": advice})
 
 
 class EventTime(Config):
@@ -27,6 +34,61 @@ class EventTime(Config):
         Duration(10_000),
         doc="How far rows may lag behind the newest one; the watermark trails the newest event time by this much.",
     )
+    idle_after: Duration | None = field(
+        None, doc="After this long without rows the source no longer holds the watermark back."
+    )
+    max_ahead: Duration | None = field(
+        Duration(86_400_000),
+        doc="Rows whose event time is further ahead of the clock than this are set aside as dead letters, so that one "
+        "wrong clock cannot make all other rows late; null turns it off.",
+    )
+
+    @field_validator("idle_after", "max_ahead")
+    @classmethod
+    def _is_some_time(cls, value: Duration | None, info: ValidationInfo) -> Duration | None:
+        if value is not None and value.millis <= 0:
+            off = "Leave it out" if info.field_name == "idle_after" else "Write null"
+            raise _unfit("must be more than 0", f"{off} to turn it off.")
+        return value
+
+
+class LatePolicy(Config):
+    """What becomes of rows that come after the window they belong to has been given out."""
+
+    shorthand: ClassVar[str] = "policy"
+
+    policy: LateChoice = field(
+        "drop",
+        doc="drop: they are counted. side: they are kept in a sink of their own, with all columns, how late they were "
+        "and for which window. correct: the window is opened again, and its corrected row replaces the earlier one.",
+    )
+    allowed: Duration = field(
+        Duration(3_600_000),
+        doc="How long after its end a window can still be corrected: by late rows themselves (`correct`), or by "
+        "`penstock replay late` (`side`). It has no meaning with `drop`.",
+    )
+    sink: SerializeAsAny[Config] | None = field(
+        None,
+        doc="Where late rows are kept with `side`: a sink, or the name of an entry of `sinks` without `from`. "
+        "Default: `late/` in the state folder.",
+    )
+
+    @field_validator("allowed")
+    @classmethod
+    def _leaves_time_to_correct(cls, value: Duration, info: ValidationInfo) -> Duration:
+        if value.millis < 0:
+            raise _unfit("must not be less than 0", "Write for example `allowed: 1 hour`.")
+        if value.millis == 0 and info.data.get("policy") == "correct":
+            raise _unfit("must be more than 0 with `correct`", "Write for example `allowed: 1 hour`, or `late: drop`.")
+        return value
+
+    @field_validator("sink")
+    @classmethod
+    def _is_used(cls, value: Config | None, info: ValidationInfo) -> Config | None:
+        policy = info.data.get("policy")
+        if value is not None and policy in ("drop", "correct"):
+            raise _unfit(f"with `{policy}` no late rows are kept", "Write `policy: side`, or remove `sink`.")
+        return value
 
 
 class Source(Config):
@@ -48,13 +110,18 @@ class Step(Config):
     name: str = field(doc="Unique name; in SQL it is the table's name.", change=Change.LOSES_STATE)
     inputs: tuple[str, ...] = field(alias="from", doc="The source or step it reads, or a list of them.")
     component: SerializeAsAny[Config] = field(doc="What the step does.")
+    late: LatePolicy | None = field(
+        None, doc="What becomes of rows that come too late for this step. Default: what the pipeline says."
+    )
 
 
 class Sink(Config):
     """A named sink and the source or step whose rows it stores."""
 
     name: str = field(doc="Unique name.", change=Change.LOSES_STATE)
-    input: str = field(alias="from", doc="The source or step whose rows it stores.")
+    input: str = field(
+        alias="from", doc="The source or step whose rows it stores; only a sink that `late` names has none."
+    )
     component: SerializeAsAny[Config] = field(doc="Where the rows go.")
 
 
@@ -99,6 +166,9 @@ class Pipeline(Config):
     dead_letters: SerializeAsAny[Config] | None = field(
         None, doc="The sink for rows that cannot be read. Default: `dead/` in the state folder."
     )
+    late: LatePolicy = field(
+        LatePolicy(), doc="What becomes of rows that come too late, unless a step has a `late` of its own."
+    )
     state: StateSettings = field(StateSettings(), doc="How state is kept.")
     run: RunSettings = field(RunSettings(), doc="How the pipeline is driven.", change=Change.RESTART)
     tests: tuple[TestCase, ...] = field((), doc="Tests of this pipeline.", change=Change.NOTHING)
@@ -113,3 +183,13 @@ class Pipeline(Config):
 
     def sink(self, name: str) -> Sink:
         return next(sink for sink in self.sinks if sink.name == name)
+
+    def late_policy(self, step: Step) -> LatePolicy:
+        """What holds for the late rows of a step: its own policy, or else the pipeline's."""
+        return self.late if step.late is None else step.late
+
+    def late_sinks(self) -> Iterator[Config]:
+        """The sinks that are declared for late rows, the pipeline's and those of steps."""
+        for policy in (self.late, *(step.late for step in self.steps)):
+            if policy is not None and policy.sink is not None:
+                yield policy.sink

@@ -35,6 +35,7 @@ def secret_values(pipeline: Pipeline) -> list[str]:
     parts = [node.component for node in pipeline.nodes()]
     parts += [source.format for source in pipeline.sources if source.format is not None]
     parts += [pipeline.dead_letters] if pipeline.dead_letters is not None else []
+    parts += pipeline.late_sinks()
     for part in parts:
         for _, text in texts(part.model_dump(by_alias=True)):
             values.update(reference.value() for reference in references(text))

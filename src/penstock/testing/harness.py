@@ -16,8 +16,10 @@ from penstock.components.sinks.memory import forget, stored_batches, stored_rows
 from penstock.components.sources.memory import append_batch, spool_folder
 from penstock.engine.analyse import analyse
 from penstock.engine.dead import SINK
+from penstock.engine.late import SINK as LATE
 from penstock.engine.ledger import BatchEntry
 from penstock.engine.query import RunningPipeline
+from penstock.engine.state.buckets import buckets_of
 from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError
 from penstock.frontends.load import load
@@ -77,7 +79,7 @@ class Harness:
             return
         self._state = StateDir(self.state_dir, self.graph.file.pipeline.name)
         try:
-            analysed = analyse(self.spark, self.graph, self._state.spool)
+            analysed = analyse(self.spark, self.graph, self._state.spool, buckets_of(self.spark, self._state))
             analysed.raise_errors()
             running = RunningPipeline(self.spark, self.graph, analysed, self._state, shared_log())
             running.start(once=False)
@@ -183,6 +185,10 @@ class Harness:
     def dead_letters(self, source: str | None = None) -> list[Row]:
         names = [source] if source else [item.name for item in self.graph.file.pipeline.sources]
         return [row for name in names for row in stored_rows(self.lineage, f"{SINK}_{name}")]
+
+    def late(self, step: str, side: int = 0) -> list[Row]:
+        """The late rows that were kept for a step; a step with two inputs keeps those of each (`side`)."""
+        return stored_rows(self.lineage, f"{LATE}_{step}" if side == 0 else f"{LATE}_{step}_{side + 1}")
 
     def columns(self) -> dict[str, list[str]]:
         """The columns of every source, step and sink."""

@@ -12,7 +12,7 @@ from penstock.components.sources.memory import Memory as MemorySource
 from penstock.engine.frames import columns_of
 from penstock.errors import PenstockError, did_you_mean
 from penstock.spec.location import PipelineFile
-from penstock.spec.pipeline import Sink
+from penstock.spec.pipeline import LatePolicy, Pipeline, Sink
 from penstock.spec.pipeline import Source as SourceSpec
 from penstock.spec.schema import Schema
 
@@ -49,8 +49,22 @@ def in_memory(
                 suggestion=did_you_mean(name, known),
             )
         sinks.append(Sink.model_validate({"name": f"{WATCH}{name}", "from": name, "component": MemorySink()}))
-    changed = pipeline.model_copy(update={"sources": sources, "sinks": tuple(sinks), "dead_letters": MemorySink()})
+    parts = {"sources": sources, "sinks": tuple(sinks), "dead_letters": MemorySink()}
+    changed = _with_late_rows_in_memory(pipeline).model_copy(update=parts)
     return PipelineFile(changed, file.places, file.path)
+
+
+def _with_late_rows_in_memory(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with late rows that are kept collected in memory, those of each step too."""
+    steps = tuple(
+        step if step.late is None else step.model_copy(update={"late": _late_in_memory(step.late)})
+        for step in pipeline.steps
+    )
+    return pipeline.model_copy(update={"steps": steps, "late": _late_in_memory(pipeline.late)})
+
+
+def _late_in_memory(late: LatePolicy) -> LatePolicy:
+    return late.model_copy(update={"sink": MemorySink()}) if late.policy == "side" else late
 
 
 def _collecting(sink: Sink) -> Sink:
