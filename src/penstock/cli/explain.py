@@ -46,10 +46,10 @@ def explain(
             plan=plan_text(analysed) if plan else "",
         )
     if output is Shape.json:
-        print_json(as_json(graph, analysis))
+        print_json(as_json(graph, analysis, analysed.warnings))
     elif output is Shape.mermaid:
         typer.echo(as_mermaid(graph, analysis))
     else:
-        typer.echo(as_text(graph, analysis))
+        typer.echo(as_text(graph, analysis, analysed.warnings))
         if plan:
             typer.echo(f"\nSpark's plan\n\n{analysis.plan}")

@@ -126,7 +126,7 @@ def panel(status: Status, now: dt.datetime, master: str, *, width: int, hint: bo
 
 def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
     last = status.last
-    dead, late = sum(status.rows_dead.values()), status.late_rows
+    dead, late = sum(status.rows_dead.values()), sum(status.late.values())
     # While it waits the last rate would be a lie.
     current = last.rows_per_second if last and status.phase != "waiting for data" else 0.0
     rate = f"{current:>10,.0f} rows/s  " if last else ""
@@ -137,13 +137,14 @@ def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
         ),
         ("rows out", Text(_by_name(status.rows_out))),
         ("watermark", Text(_watermark(status, now))),
+        *((f"  {name}", Text(text)) for name, text in _source_watermarks(status, now)),
     ]
     if last is not None:
         rows.append(
             ("batch", Text(f"{f'#{last.batch}':>14}  {last.duration_ms / 1000:.2f} s   {_phases(last.phases_ms)}"))
         )
         rows.append(("state", Text(f"{last.state_rows:>14,}  rows   {size(last.state_bytes)}")))
-    rows.append(("late", Text(f"{late:>14,}", "yellow" if late else "")))
+    rows.append(("late", Text(_by_name(status.late), "yellow" if late else "")))
     rows.append(("dead", Text(f"{dead:>14,}", "yellow" if dead else "")))
     if status.backlog:
         waiting = "   ".join(f"{name} {amount}" for name, amount in status.backlog.items())
@@ -157,7 +158,7 @@ def _summary_rows(status: Status, now: dt.datetime) -> list[tuple[str, str]]:
         ("rows in", _by_name(status.rows_in).strip() + _earlier(status)),
         ("rows out", _by_name(status.rows_out).strip()),
         ("dead", f"{sum(status.rows_dead.values()):,}"),
-        ("late", f"{status.late_rows:,}"),
+        ("late", _by_name(status.late).strip()),
         ("batches", f"{status.batches:,}"),
         ("took", f"{clock(took)}, {rows / max(took.total_seconds(), 0.001):,.0f} rows/s with the start of Spark"),
     ]
@@ -177,7 +178,7 @@ def plain_line(status: Status, now: dt.datetime) -> str:
     dead = sum(status.rows_dead.values())
     return (
         f"{time} {status.pipeline} {status.phase} batch={status.last.batch} in={sum(status.rows_in.values())} "
-        f"out={sum(status.rows_out.values())} dead={dead} late={status.late_rows} "
+        f"out={sum(status.rows_out.values())} dead={dead} late={sum(status.late.values())} "
         f"rate={status.last.rows_per_second:.0f}/s batch_ms={status.last.duration_ms}{behind}"
     )
 
@@ -187,6 +188,20 @@ def _watermark(status: Status, now: dt.datetime) -> str:
     if status.last is None or status.last.watermark is None or lag is None:
         return f"{'none':>14}"
     return f"{duration(lag):>14}  behind   {status.last.watermark.strftime('%Y-%m-%d %H:%M:%S')}Z"
+
+
+def _source_watermarks(status: Status, now: dt.datetime) -> list[tuple[str, str]]:
+    """Which source holds the watermark back, where there are several."""
+    if len(status.watermarks) < 2:
+        return []
+    lags = {
+        name: now - dt.datetime.fromtimestamp(millis / 1000, dt.UTC) if millis else None
+        for name, millis in status.watermarks.items()
+    }
+    return [
+        (name, f"{duration(lag):>14}  behind" if lag is not None else f"{'no rows yet':>14}")
+        for name, lag in lags.items()
+    ]
 
 
 def _phases(phases: Mapping[str, int]) -> str:

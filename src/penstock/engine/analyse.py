@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.components.base import Sink
+from penstock.components.base import KernelStep, Sink, Step
+from penstock.components.shared.event_time import DELAY, hold_of
 from penstock.engine.dead import COLUMNS, SINK
-from penstock.engine.frames import DELAY, FrameBuilder, columns_of
+from penstock.engine.frames import FrameBuilder, columns_of
 from penstock.engine.lower import choose_trunk, trunk_frame
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
-from penstock.errors import PenstockError, Problem
+from penstock.errors import PenstockError, Problem, Severity
 from penstock.graph.nodes import Analysis, Graph, Node, NodeFacts, Stateful, Watermark
+from penstock.spec.pipeline import Step as StepSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +35,7 @@ _STATEFUL = {
 
 @dataclass(frozen=True)
 class Analysed:
-    """The frames of all nodes that could be built, the facts about them, and what is wrong."""
+    """The frames of all nodes that could be built, the facts about them, and what is wrong or worth a warning."""
 
     builder: FrameBuilder
     frames: dict[str, DataFrame]
@@ -41,13 +43,18 @@ class Analysed:
     problems: tuple[Problem, ...]
 
     def raise_errors(self) -> None:
-        if self.problems:
-            raise PenstockError(self.problems)
+        errors = [problem for problem in self.problems if problem.severity is Severity.ERROR]
+        if errors:
+            raise PenstockError(errors)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity is Severity.WARNING)
 
 
-def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
+def analyse(spark: SparkSession, graph: Graph, spool: Path, buckets: int | None = None) -> Analysed:
     """Builds and checks every node; a node whose input failed is passed over."""
-    builder = FrameBuilder(spark, graph, spool)
+    builder = FrameBuilder(spark, graph, spool, buckets)
     frames: dict[str, DataFrame] = {}
     facts: dict[str, NodeFacts] = {}
     problems: list[Problem] = []
@@ -59,7 +66,8 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
             continue
         try:
             frames[node.name] = builder.frame(node, frames)
-            facts[node.name] = _facts(node, frames)
+            facts[node.name] = _facts(node, frames, builder)
+            _refuse_taking_back(node, graph, builder, facts, frames)
             _refuse_repeated_inputs(node, frames)
             _refuse_limit(node, frames)
         except Exception as error:
@@ -69,12 +77,50 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
             problems.append(analysis_problem(error, graph, node.name))
     problems.extend(_dead_letter_problems(graph))
     modes = _Modes(spark, graph, frames, facts)
+    problems.extend(_changing_problems(graph, builder))
+    problems.extend(_late_problems(graph, facts, frames))
     problems.extend(modes.problems())
     trunk = choose_trunk(graph, {name for name, fact in facts.items() if fact.stateful})
     if all(name in frames for name in trunk):
         frames |= builder.apart(trunk, frames, ("OUT",))
     analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
     return Analysed(builder, frames, analysis, tuple(problems))
+
+
+def _changing_problems(graph: Graph, builder: FrameBuilder) -> Iterator[Problem]:
+    """Sinks that would keep both the earlier and the later row of a step that replaces rows."""
+    for sink in graph.of_kind("sink"):
+        assert isinstance(sink.component, Sink)
+        changing = [name for name in graph.ancestors(sink.name) if name in builder.carried]
+        culprit = next((name for name in changing if builder.carried[name].carried.changes), None)
+        if culprit is not None and not sink.component.accepts_updates:
+            place = graph.location(sink.name, sink.component.name)
+            yield Problem("OUTPUT_NEEDS_UPSERT", {"node": culprit, "sink": sink.name}, place)
+
+
+def _late_problems(graph: Graph, facts: dict[str, NodeFacts], frames: dict[str, DataFrame]) -> Iterator[Problem]:
+    """Steps whose late rows are dropped although something else is asked for, as Spark aggregates them itself."""
+    for node in graph.of_kind("step"):
+        if node.name not in frames or not facts[node.name].stateful or facts[node.name].kernel:
+            continue
+        assert isinstance(node.spec, StepSpec)
+        policy = graph.file.pipeline.late_policy(node.spec).policy
+        inherited = sum(_aggregates_by_time(plan_of(frames[name])) for name in node.inputs)
+        if policy != "drop" and _aggregates_by_time(plan_of(frames[node.name])) > inherited:
+            place = graph.location(node.name, *(["late"] if node.spec.late is not None else []))
+            yield Problem("LATE_SPARK_DROPS", {"node": node.name, "policy": policy}, place)
+
+
+def _aggregates_by_time(plan: Any) -> int:
+    """How many aggregations in a plan group by event time, or by windows of it."""
+    children = [plan.children().apply(index) for index in range(plan.children().size())]
+    own = plan.nodeName() == "Aggregate" and plan.isStreaming() and _has_event_time(plan.groupingExpressions())
+    return int(own) + sum(_aggregates_by_time(child) for child in children)
+
+
+def _has_event_time(expressions: Any) -> bool:
+    found = [expressions.apply(index) for index in range(expressions.size())]
+    return any(item.nodeName() == "AttributeReference" and item.metadata().contains(DELAY) for item in found)
 
 
 def _dead_letter_problems(graph: Graph) -> Iterator[Problem]:
@@ -100,7 +146,7 @@ def _sink_facts(graph: Graph, node: Node, frames: dict[str, DataFrame], problems
     return NodeFacts(columns)
 
 
-def _facts(node: Node, frames: dict[str, DataFrame]) -> NodeFacts:
+def _facts(node: Node, frames: dict[str, DataFrame], builder: FrameBuilder) -> NodeFacts:
     frame = frames[node.name]
     names = [name.lower() for name in frame.columns]
     for column in frame.columns:
@@ -108,7 +154,38 @@ def _facts(node: Node, frames: dict[str, DataFrame]) -> NodeFacts:
             raise PenstockError.of("COLUMN_REPEATED", node=node.name, column=column)
     marks = [item for item in frame.schema.fields if DELAY in (item.metadata or {})]
     watermark = Watermark(marks[0].name, int(marks[0].metadata[DELAY])) if marks else None
+    step = builder.carried.get(node.name)
+    if step is not None:
+        assert isinstance(node.component, Step)
+        # A query is named after the kernel that computes it, other steps are their kernels.
+        kernel = type(step.carried.kernel).__name__.lower()
+        operator = node.component.name if isinstance(node.component, KernelStep) else kernel
+        kept = Stateful(operator, step.carried.keys or node.component.state_key())
+        return NodeFacts(columns_of(frame), watermark, (kept,), kernel=True)
     return NodeFacts(columns_of(frame), watermark, _own_state(node, frames))
+
+
+def _refuse_taking_back(
+    node: Node, graph: Graph, builder: FrameBuilder, facts: dict[str, NodeFacts], frames: dict[str, DataFrame]
+) -> None:
+    """Raises for state on top of rows that are replaced later, or that Spark's own operators would take for late."""
+    if not facts[node.name].stateful or getattr(node.component, "takes_changes", False):
+        return
+    for name in (name for name in graph.nodes if name in graph.ancestors(node.name) and name in builder.carried):
+        if builder.carried[name].carried.changes:
+            raise PenstockError.of(
+                "OPERATORS_UNSUPPORTED",
+                node=node.name,
+                reason=f"'{name}' gives rows that later ones replace, and it cannot take back what it has counted",
+                advice=f"Let '{name}' give final rows only (`emit: close`, `late: drop` or `side`), or store its rows.",
+            )
+    if not facts[node.name].kernel and any(hold_of(frames[name]) for name in node.inputs):
+        raise PenstockError.of(
+            "OPERATORS_UNSUPPORTED",
+            node=node.name,
+            reason="its input gives rows after the watermark has passed them, which Spark would drop as late",
+            advice="Use a `window`, `rolling` or `join` step, which wait for them.",
+        )
 
 
 def _refuse_repeated_inputs(node: Node, frames: dict[str, DataFrame]) -> None:

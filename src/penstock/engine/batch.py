@@ -6,6 +6,7 @@ same batch comes again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,24 @@ from typing import TYPE_CHECKING
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Source
 from penstock.components.shared.crashpoints import reach
+from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.analyse import Analysed
-from penstock.engine.dead import COLUMNS, SINK, dead_letter_sink, dead_rows
+from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_step, dead_rows
+from penstock.engine.dead import SINK as DEAD
+from penstock.engine.late import SINK as LATE
+from penstock.engine.late import late_columns, late_rows, late_sink
 from penstock.engine.ledger import BatchEntry, Ledger
 from penstock.engine.lower import split_trunk, trunk_frame
-from penstock.engine.markers import as_batch, marker, plain_session, rows_below, rows_through
+from penstock.engine.markers import as_batch, execution, marker, plain_session, rows_below, rows_through
+from penstock.engine.replays import keep, kept_folder
+from penstock.engine.state.counters import Counts, since
+from penstock.engine.state.pack import BEFORE
 from penstock.engine.statedir import StateDir, storage_error
 from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph, Node
+from penstock.spec.pipeline import LatePolicy
 from penstock.spec.pipeline import Source as SourceSpec
+from penstock.spec.pipeline import Step as StepSpec
 from penstock.spec.resolve import with_secrets
 
 if TYPE_CHECKING:
@@ -33,6 +43,15 @@ if TYPE_CHECKING:
 class BatchCounts:
     rows_in: dict[str, int]
     rows_dead: dict[str, int]
+
+
+@dataclass(frozen=True)
+class StepCounts:
+    """By step."""
+
+    late: dict[str, int]
+    corrections: dict[str, int]
+    dead: dict[str, int]
 
 
 class BatchHandler:
@@ -49,6 +68,9 @@ class BatchHandler:
         self.failure: BaseException | None = None
         self.sinks = list(graph.of_kind("sink"))
         self.writers: dict[str, SinkWriter] = {}
+        self._counted: dict[str, Counts] = {}
+        self.last_rows: dict[str, float] = {}
+        """When rows of each source were last seen, by the clock that only goes forward."""
         self._end_marker = 2 * len(analysed.builder.marks)
         for node in self.sinks:
             self.writers[node.name] = self._open(node, analysed.analysis.facts[node.name].columns)
@@ -90,11 +112,24 @@ class BatchHandler:
     def _handle(self, rows: DataFrame, batch_id: int) -> None:
         identity = self.state.identity
         batch = Batch(identity.name, identity.lineage, identity.epoch, batch_id)
+        self._tell_watermark()
         reach("batch.start", batch_id)
         rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, rows)
         reach("batch.after_sinks", batch_id)
-        self.ledger.record(BatchEntry(batch_id, identity.epoch, counts.rows_in, counts.rows_dead, rows_out))
+        steps = self._account_steps(batch)
+        dead = {**counts.rows_dead, **steps.dead}
+        entry = BatchEntry(batch_id, identity.epoch, counts.rows_in, dead, rows_out, steps.late, steps.corrections)
+        self.ledger.record(entry)
         reach("batch.after_ledger", batch_id)
+
+    def _tell_watermark(self) -> None:
+        """Lets the tasks of this batch know the watermark by which rows are late: that of the batch before."""
+        self.spark.sparkContext.setLocalProperty(BEFORE, str(self._watermark_before()))
+
+    def _watermark_before(self) -> int:
+        assert self.query is not None
+        before = execution(self.query).prevOffsetSeqMetadata()
+        return int(before.get().batchWatermarkMs()) if before.isDefined() else 0
 
     def _store_whole(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
         (sink,) = self.sinks
@@ -156,6 +191,8 @@ class BatchHandler:
             came, readable = through.get(marks.came, 0), through.get(marks.readable, 0)
             dead = self._set_aside(name, batch) if came > readable else 0
             rows_in[name], rows_dead[name] = readable + dead, dead
+            if rows_in[name]:
+                self.last_rows[name] = time.monotonic()
         return BatchCounts(rows_in, rows_dead)
 
     def _set_aside(self, name: str, batch: Batch) -> int:
@@ -170,16 +207,84 @@ class BatchHandler:
         came = rows_below(self.query, builder.marks[name].came, self.plain)
         context = builder.read_context(node)
         source = with_secrets(node.component)
-        letters = as_batch(dead_rows(came, source, context, node.spec.event_time, batch.pipeline, batch.id))
+        now = int(execution(self.query).offsetSeqMetadata().batchTimestampMs())
+        letters = as_batch(dead_rows(came, source, context, node.spec.event_time, batch.pipeline, batch.id, now))
         observation = Observation()
         counted = letters.observe(observation, F.count(F.lit(1)).alias("rows"))
         if not self._dead_writer(name).write(batch, counted):
             evaluate(counted)
         return int(observation.get["rows"])
 
+    def _account_steps(self, batch: Batch) -> StepCounts:
+        """What came too late for each step, what was corrected, and what a step could not use.
+
+        Late rows are kept where the policy says so, and unusable ones are dead letters; only then is the batch's
+        input read again.
+        """
+        found = StepCounts({}, {}, {})
+        for name, step in self.analysed.builder.carried.items():
+            now = step.counters.now()
+            counts = since(now, self._counted.get(name, Counts()))
+            self._counted[name] = now
+            node = self.graph.nodes[name]
+            assert isinstance(node.spec, StepSpec)
+            policy = self.graph.file.pipeline.late_policy(node.spec)
+            if counts.late:
+                found.late[name] = self._keep_late(name, batch, policy) if policy.policy == "side" else counts.late
+            if counts.corrections:
+                found.corrections[name] = counts.corrections
+            if counts.dead:
+                found.dead[name] = self._bury(name, batch)
+        return found
+
+    def _bury(self, name: str, batch: Batch) -> int:
+        """Stores the rows that a step cannot use as dead letters; how many there were."""
+        assert self.query is not None
+        step = self.analysed.builder.carried[name]
+        sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
+        total = 0
+        for side, mark in enumerate(step.marks):
+            came = rows_below(self.query, mark, self.plain)
+            letters = dead_of_step(came, step.carried.kernel, side, name, batch.pipeline, batch.id)
+            key = f"{DEAD}_{name}" if side == 0 else f"{DEAD}_{name}_{side + 1}"
+            total += self._write_aside(key, sink, COLUMNS, batch, letters)
+        return total
+
+    def _keep_late(self, name: str, batch: Batch, policy: LatePolicy) -> int:
+        """Stores the late rows of a step, input by input; how many results they missed."""
+        assert self.query is not None
+        step = self.analysed.builder.carried[name]
+        total = 0
+        for side, mark in enumerate(step.marks):
+            came = rows_below(self.query, mark, self.plain)
+            found = late_rows(came, step.carried.kernel, side, name, batch.id, self._watermark_before())
+            if step.replays:
+                oldest = self._watermark_before() - policy.allowed.millis
+                keep(as_batch(found), kept_folder(self.state.spool, name), batch.id, oldest)
+            found = found.drop(REPLAYED)
+            key = f"{LATE}_{name}" if side == 0 else f"{LATE}_{name}_{side + 1}"
+            total += self._write_aside(
+                key, late_sink(policy.sink, self.state.late), late_columns(came.drop(REPLAYED)), batch, found
+            )
+        return total
+
+    def _write_aside(self, key: str, sink: Sink, columns: dict[str, str], batch: Batch, rows: DataFrame) -> int:
+        """Stores rows in a sink beside the pipeline's own; how many there were."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        if key not in self.writers:
+            place = key.split("_", 1)[1] if key.startswith(f"{LATE}_") else key.removeprefix(f"{DEAD}_")
+            self.writers[key] = _below(with_secrets(sink), place).open(self._context(key, columns))
+        observation = Observation()
+        counted = as_batch(rows).observe(observation, F.count(F.lit(1)).alias("rows"))
+        if not self.writers[key].write(batch, counted):
+            evaluate(counted)
+        return int(observation.get["rows"])
+
     def _dead_writer(self, source: str) -> SinkWriter:
         """One open dead-letter sink per source, as each writes the batch in its own turn."""
-        key = f"{SINK}_{source}"
+        key = f"{DEAD}_{source}"
         if key not in self.writers:
             declared = self.graph.file.pipeline.dead_letters
             sink = with_secrets(dead_letter_sink(declared, self.state.dead))

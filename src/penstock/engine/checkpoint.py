@@ -33,6 +33,14 @@ def state_partitions(checkpoint: Path) -> int | None:
     return int(found) if found is not None else None
 
 
+def watermark(checkpoint: Path) -> int:
+    """The watermark of the newest batch in milliseconds, 0 if there is none."""
+    file = checkpoint / "offsets" / str(last_number(checkpoint / "offsets"))
+    if not file.exists():
+        return 0
+    return int(json.loads(file.read_text("utf-8").splitlines()[1]).get("batchWatermarkMs", 0))
+
+
 def verify(checkpoint: Path) -> None:
     """Raises STATE_UNREADABLE, naming the file, if the newest entries of the logs cannot be read."""
     planned, committed = last_number(checkpoint / "offsets"), last_committed(checkpoint)

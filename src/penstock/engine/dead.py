@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from penstock.components.base import HEARTBEAT, RAW, ReadContext, Sink, Source
+from penstock.components.shared.event_time import event_time_of, micros_of
+from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.components.sinks.files import Files
-from penstock.engine.frames import is_readable
+from penstock.engine.frames import is_ahead, is_readable
+from penstock.kernels.base import NO_WATERMARK, TIME, Kernel
 from penstock.spec.fields import Config
 from penstock.spec.pipeline import EventTime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 SINK = "dead_letters"
 COLUMNS = {
@@ -37,18 +43,28 @@ def dead_letter_sink(declared: Config | None, folder: Path) -> Sink:
 
 
 def dead_rows(
-    rows: DataFrame, source: Source, context: ReadContext, event_time: EventTime | None, pipeline: str, batch: int
+    rows: DataFrame,
+    source: Source,
+    context: ReadContext,
+    event_time: EventTime | None,
+    pipeline: str,
+    batch: int,
+    now_ms: int,
 ) -> DataFrame:
-    """The rows of a source's batch that cannot be used, as dead letters; `rows` are as the source gave them."""
+    """The rows of a source's batch that cannot be used, as dead letters; `rows` are as the source gave them.
+
+    `now_ms` is the clock by which the batch judged which times are believable.
+    """
     from pyspark.sql import functions as F
 
-    useless = ~is_readable(rows, event_time)
+    now = F.timestamp_millis(F.lit(now_ms))
+    useless = ~is_readable(rows, event_time, now)
     if HEARTBEAT in rows.columns:
         useless = useless & ~F.coalesce(F.col(HEARTBEAT), F.lit(False))
     visible = [F.col(f"`{name}`") for name in rows.columns if name not in (RAW, HEARTBEAT)]
     text = F.to_json(F.struct(*visible))
     malformed = F.lit(False)
-    reason = F.lit("event time is null" if event_time is None else f"event time '{event_time.column}' is null")
+    reason = _about_time(event_time, now)
     if RAW in rows.columns:
         explained = source.explain_malformed(context)
         malformed = F.col(RAW).isNotNull()
@@ -65,3 +81,47 @@ def dead_rows(
         (place if place is not None else F.lit(None).cast("string")).alias("place"),
         F.current_timestamp().alias("seen_at"),
     )
+
+
+def _about_time(event_time: EventTime | None, now: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    if event_time is None:
+        return F.lit("event time is null")
+    missing = F.lit(f"event time '{event_time.column}' is null")
+    if event_time.max_ahead is None:
+        return missing
+    ahead = F.lit(f"event time '{event_time.column}' is more than {event_time.max_ahead} ahead of the clock")
+    return F.when(is_ahead(event_time, now), ahead).otherwise(missing)
+
+
+def dead_of_step(rows: DataFrame, kernel: Kernel, side: int, step: str, pipeline: str, batch: int) -> DataFrame:
+    """The rows of a step's input that its kernel cannot use, as dead letters."""
+    from pyspark.sql import functions as F
+
+    column = event_time_of(rows)
+    assert column is not None
+    names = [name for name in rows.columns if name != REPLAYED]
+    timed = rows.withColumn(TIME, micros_of(rows, column))
+    text = F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)))
+    marked = timed.withColumn(RAW, text).mapInArrow(_pick_dead(kernel, side), f"`{RAW}` string")
+    return marked.select(
+        F.lit(pipeline).alias("pipeline"),
+        F.lit(step).alias("source"),
+        F.lit("step").alias("stage"),
+        F.lit(batch).cast("bigint").alias("batch_id"),
+        F.lit(kernel.cannot_use).alias("error"),
+        F.col(RAW).alias("raw"),
+        F.lit(None).cast("string").alias("place"),
+        F.current_timestamp().alias("seen_at"),
+    )
+
+
+def _pick_dead(kernel: Kernel, side: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def pick(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            dead = kernel.late(side, pa.Table.from_batches([batch]), NO_WATERMARK).dead
+            if dead is not None:
+                yield batch.select([RAW]).filter(pa.array(dead))
+
+    return pick

@@ -7,18 +7,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.components.base import HEARTBEAT, RAW, Format, ReadContext, Source, Step, StepContext
+from penstock.components.base import (
+    HEARTBEAT,
+    RAW,
+    Carried,
+    Format,
+    ReadContext,
+    Source,
+    Step,
+    StepContext,
+)
+from penstock.components.shared.event_time import event_time_of
+from penstock.engine.idle import with_ticks
 from penstock.engine.markers import marked, marker, reading_all
+from penstock.engine.replays import with_replays
+from penstock.engine.state.buckets import bucket_count
+from penstock.engine.state.counters import Counters
 from penstock.errors import PenstockError, did_you_mean
 from penstock.graph.nodes import Graph, Node
 from penstock.spec.pipeline import EventTime
 from penstock.spec.pipeline import Source as SourceSpec
+from penstock.spec.pipeline import Step as StepSpec
 from penstock.spec.resolve import with_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-DELAY = "spark.watermarkDelayMs"
 _BOOKKEEPING = (RAW, HEARTBEAT)
 
 
@@ -30,17 +44,37 @@ class SourceMarks:
     readable: int
 
 
-_UNCOUNTED = SourceMarks(900_000, 900_001)
-"""Marks of further copies of a source: their rows are those of the first one, counted there."""
+_COPY_MARKS = 900_000
+"""First number of the marks of further copies of a source: their rows are those of the first one, counted there."""
+
+
+_KERNEL_MARKS, _REPLAY_MARKS = 500_000, 600_000
+
+
+@dataclass(frozen=True)
+class CarriedStep:
+    """A step with a kernel as it stands in the plan."""
+
+    carried: Carried
+    marks: tuple[int, ...]
+    """Numbers of the markers where the rows of its inputs come in."""
+    counters: Counters
+    replays: bool
+    """Whether late rows can be fed to it again."""
 
 
 class FrameBuilder:
     """Frames by node name. Building runs no job; a node's frame may raise what Spark's analyser raises."""
 
-    def __init__(self, spark: SparkSession, graph: Graph, spool: Path) -> None:
+    def __init__(self, spark: SparkSession, graph: Graph, spool: Path, buckets: int | None = None) -> None:
         self.spark = spark
         self.graph = graph
         self.spool = spool
+        self.buckets = buckets or bucket_count(int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
+        self.carried: dict[str, CarriedStep] = {}
+        self._copies = 0
+        self.streams: dict[int, list[str]] = {}
+        """Names of what Spark reads, in the order of its reports, by the marker above it."""
         names = [node.name for node in graph.of_kind("source")]
         self.marks = {name: SourceMarks(2 * index, 2 * index + 1) for index, name in enumerate(names)}
 
@@ -76,16 +110,54 @@ class FrameBuilder:
             copied = name in taken
             taken.add(name)
             return self._source(node, via if copied else ())
-        return self._step(node, {below: self._again(below, (*via, name), taken) for below in node.inputs})
+        below = {below: self._again(below, (*via, name), taken) for below in node.inputs}
+        return self._step(node, below, via)
 
-    def _step(self, node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    def _step(self, node: Node, inputs: Mapping[str, DataFrame], via: tuple[str, ...] = ()) -> DataFrame:
         component = with_secrets(node.component)
         assert isinstance(component, Step)
+        if all(frame.isStreaming for frame in inputs.values()):
+            found = self._carry(node, component, inputs, via)
+            if found is not None:
+                return found
         return component.apply(inputs, self._step_context(node, inputs))
 
     def _step_context(self, node: Node, inputs: Mapping[str, DataFrame]) -> StepContext:
-        times = [name for frame in inputs.values() if (name := event_time_of(frame)) is not None]
-        return StepContext(self.spark, node.name, self.graph.file.folder, times[0] if times else None)
+        times = {name: column for name, frame in inputs.items() if (column := event_time_of(frame)) is not None}
+        assert isinstance(node.spec, StepSpec)
+        late = self.graph.file.pipeline.late_policy(node.spec)
+        first = next(iter(times.values()), None)
+        return StepContext(self.spark, node.name, self.graph.file.folder, first, late, times, self.buckets)
+
+    def _carry(self, node: Node, step: Step, inputs: Mapping[str, DataFrame], via: tuple[str, ...]) -> DataFrame | None:
+        """The rows of a step that has a kernel for these inputs; `via` is the way to a further copy of it."""
+        from penstock.engine.state.carry import carry
+
+        number = list(self.graph.nodes).index(node.name)
+        marks = {name: _KERNEL_MARKS + 8 * number + side for side, name in enumerate(inputs)}
+        context = self._step_context(node, inputs)
+        replays = step.takes_replays and context.late.policy == "side" and bool(context.times)
+        if replays:
+            stream = "_VIA_".join((f"{node.name}_REPLAY", *via))
+            mark = _REPLAY_MARKS + number
+            self.streams[mark] = [stream]
+            inputs = {name: with_replays(frame, self.spool, node.name, stream, mark) for name, frame in inputs.items()}
+        frames = {name: frame if via else frame.where(marker(marks[name])) for name, frame in inputs.items()}
+        try:
+            carried = step.carried(frames, context)
+            if carried is None or carried.kernel.output is None:
+                return None
+        except ValueError as error:
+            # Kernels know which types they can compute with, and nothing of pipelines.
+            raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
+        counters = Counters(self.spark)
+        if not via:
+            self.carried[node.name] = CarriedStep(carried, tuple(marks.values()), counters, replays)
+        return carry(node.name, carried, list(frames.values()), self.buckets, None if via else counters)
+
+    def _copy_marks(self) -> SourceMarks:
+        self._copies += 1
+        return SourceMarks(_COPY_MARKS + 2 * self._copies, _COPY_MARKS + 2 * self._copies + 1)
 
     def read_context(self, node: Node, via: tuple[str, ...] = ()) -> ReadContext:
         assert isinstance(node.spec, SourceSpec)
@@ -97,8 +169,13 @@ class FrameBuilder:
         source, spec = with_secrets(node.component), node.spec
         assert isinstance(source, Source)
         assert isinstance(spec, SourceSpec)
-        rows = source.read(self.read_context(node, via))
-        marks = _UNCOUNTED if via else self.marks[node.name]
+        context = self.read_context(node, via)
+        rows = source.read(context)
+        marks = self._copy_marks() if via else self.marks[node.name]
+        self.streams[marks.came] = [context.stream]
+        if spec.event_time is not None and spec.event_time.idle_after is not None:
+            rows = with_ticks(rows, context, spec.event_time)
+            self.streams[marks.came] = [context.stream, f"{context.stream}_TICKS"]
         rows = rows.where(marker(marks.came))
         if spec.event_time is not None:
             rows = _with_watermark(rows, node.name, spec.event_time)
@@ -112,14 +189,28 @@ class FrameBuilder:
         return rows.where(readable).drop(*_BOOKKEEPING)
 
 
-def is_readable(rows: DataFrame, event_time: EventTime | None) -> Column:
-    """Whether a row of a source can be used: it was read whole, and it says when it happened."""
+def is_readable(rows: DataFrame, event_time: EventTime | None, now: Column | None = None) -> Column:
+    """Whether a row of a source can be used: it was read whole, and it says when it happened.
+
+    A time that is far ahead of the clock is no time; `now` is the clock of the batch, if that is still to be judged.
+    """
     from pyspark.sql import functions as F
 
     readable = F.col(RAW).isNull() if RAW in rows.columns else F.lit(True)
     if event_time is not None:
         readable = readable & F.col(f"`{event_time.column}`").isNotNull()
+        if now is not None:
+            readable = readable & ~is_ahead(event_time, now)
     return readable
+
+
+def is_ahead(event_time: EventTime, now: Column) -> Column:
+    """Whether a row's time is further ahead of the clock than is believable; null if it has no time."""
+    from pyspark.sql import functions as F
+
+    if event_time.max_ahead is None:
+        return F.lit(False)
+    return F.col(f"`{event_time.column}`") > now + F.make_dt_interval(secs=F.lit(event_time.max_ahead.millis / 1000))
 
 
 def _is_heartbeat(rows: DataFrame) -> Column:
@@ -141,15 +232,14 @@ def _with_watermark(rows: DataFrame, node: str, event_time: EventTime) -> DataFr
     kind = rows.schema[column].dataType
     if not isinstance(kind, TimestampType):
         raise PenstockError.of("EVENT_TIME_NOT_A_TIMESTAMP", node=node, column=column, type=kind.simpleString())
-    if RAW in rows.columns:
-        # A malformed row may still have a time; it must not move the watermark.
-        rows = rows.withColumn(column, F.when(F.col(RAW).isNull(), F.col(f"`{column}`")))
+    # A malformed row may still have a time, and a wrong clock gives one; neither must move the watermark.
+    believable = F.col(RAW).isNull() if RAW in rows.columns else F.lit(True)
+    if event_time.max_ahead is not None:
+        # In a stream this is the time of the batch, the same when the batch is run again.
+        believable = believable & (~is_ahead(event_time, F.current_timestamp()) | _is_heartbeat(rows))
+    if RAW in rows.columns or event_time.max_ahead is not None:
+        rows = rows.withColumn(column, F.when(believable, F.col(f"`{column}`")))
     return rows.withWatermark(column, f"{event_time.max_delay.millis} milliseconds")
-
-
-def event_time_of(frame: DataFrame) -> str | None:
-    """The column that carries the watermark, if any."""
-    return next((item.name for item in frame.schema.fields if DELAY in (item.metadata or {})), None)
 
 
 def columns_of(frame: DataFrame) -> dict[str, str]:

@@ -14,18 +14,28 @@ from pathlib import Path
 from typing import Any
 
 _TABLE = """CREATE TABLE IF NOT EXISTS batches (batch INTEGER PRIMARY KEY, epoch INTEGER NOT NULL,
-    rows_in TEXT NOT NULL, rows_dead TEXT NOT NULL, rows_out TEXT NOT NULL)"""
+    rows_in TEXT NOT NULL, rows_dead TEXT NOT NULL, rows_out TEXT NOT NULL, late TEXT NOT NULL DEFAULT '{}',
+    corrections TEXT NOT NULL DEFAULT '{}')"""
+_COLUMNS = "batch, epoch, rows_in, rows_dead, rows_out, late, corrections"
+_ADDED = ("late", "corrections")
+"""Columns that ledgers of earlier versions lack."""
 
 
 @dataclass(frozen=True)
 class BatchEntry:
-    """Row counts of one batch: read and set aside per source, stored per sink."""
+    """Row counts of one batch: read and set aside per source, late and corrected per step, stored per sink."""
 
     batch: int
     epoch: int
     rows_in: Mapping[str, int] = field(default_factory=dict)
     rows_dead: Mapping[str, int] = field(default_factory=dict)
     rows_out: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    """Results that rows came too late for; a row counts once for each window it missed."""
+    corrections: Mapping[str, int] = field(default_factory=dict)
+
+    def counts(self) -> tuple[Mapping[str, int], ...]:
+        return (self.rows_in, self.rows_dead, self.rows_out, self.late, self.corrections)
 
 
 class Ledger:
@@ -33,30 +43,29 @@ class Ledger:
         self.file = file
         with closing(self._connect()) as db:
             db.execute(_TABLE)
+            present = {row[1] for row in db.execute("PRAGMA table_info(batches)")}
+            for column in (column for column in _ADDED if column not in present):
+                db.execute(f"ALTER TABLE batches ADD COLUMN {column} TEXT NOT NULL DEFAULT '{{}}'")
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.file, timeout=30, isolation_level=None)
 
     def record(self, entry: BatchEntry) -> None:
-        counts = [json.dumps(dict(part)) for part in (entry.rows_in, entry.rows_dead, entry.rows_out)]
+        values = (entry.batch, entry.epoch, *(json.dumps(dict(part)) for part in entry.counts()))
         with closing(self._connect()) as db:
-            db.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?)", (entry.batch, entry.epoch, *counts))
+            db.execute(f"INSERT OR REPLACE INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def entries(self, first: int = 0) -> list[BatchEntry]:
         with closing(self._connect()) as db:
-            query = "SELECT batch, epoch, rows_in, rows_dead, rows_out FROM batches WHERE batch >= ? ORDER BY batch"
+            query = f"SELECT {_COLUMNS} FROM batches WHERE batch >= ? ORDER BY batch"
             return [_entry(row) for row in db.execute(query, (first,))]
 
     def totals(self) -> BatchEntry:
         """All batches added up."""
         entries = self.entries()
-        return BatchEntry(
-            batch=entries[-1].batch if entries else -1,
-            epoch=entries[-1].epoch if entries else 0,
-            rows_in=add(entry.rows_in for entry in entries),
-            rows_dead=add(entry.rows_dead for entry in entries),
-            rows_out=add(entry.rows_out for entry in entries),
-        )
+        last = entries[-1] if entries else BatchEntry(-1, 0)
+        sums = [add(parts) for parts in zip(*(entry.counts() for entry in [BatchEntry(-1, 0), *entries]), strict=True)]
+        return BatchEntry(last.batch, last.epoch, *sums)
 
 
 def add(counts: Any) -> dict[str, int]:
@@ -68,7 +77,6 @@ def add(counts: Any) -> dict[str, int]:
     return total
 
 
-def _entry(row: tuple[int, int, str, str, str]) -> BatchEntry:
+def _entry(row: tuple[Any, ...]) -> BatchEntry:
     batch, epoch, *counts = row
-    rows_in, rows_dead, rows_out = (json.loads(part) for part in counts)
-    return BatchEntry(batch, epoch, rows_in, rows_dead, rows_out)
+    return BatchEntry(batch, epoch, *(json.loads(part) for part in counts))

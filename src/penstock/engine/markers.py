@@ -59,8 +59,8 @@ def rows_through(query: StreamingQuery) -> dict[int, int]:
     A part of the plan that Spark repeats has its markers repeated, and the same rows pass each of them.
     """
     counts: dict[int, int] = {}
-    for node in _walk(execution(query).executedPlan()):
-        number = _number(node)
+    for node in walk(execution(query).executedPlan()):
+        number = number_of(node)
         if number is not None:
             counts[number] = max(counts.get(number, 0), int(node.metrics().apply("numOutputRows").value()))
     return counts
@@ -68,7 +68,7 @@ def rows_through(query: StreamingQuery) -> dict[int, int]:
 
 def markers_in(frame: DataFrame) -> list[int]:
     """The markers of a frame, from left to right, each once: the order in which Spark reports sources."""
-    found = (_number(node) for node in _walk(frame._jdf.queryExecution().analyzed()))
+    found = (number_of(node) for node in walk(frame._jdf.queryExecution().analyzed()))
     return list(dict.fromkeys(number for number in found if number is not None))
 
 
@@ -80,8 +80,8 @@ def rows_below(query: StreamingQuery, number: int, plain: SparkSession) -> DataF
     """
     from pyspark.sql import DataFrame as Frame
 
-    for node in _walk(execution(query).analyzed()):
-        if _number(node) == number:
+    for node in walk(execution(query).analyzed()):
+        if number_of(node) == number:
             below = node.children().head()
             jvm: Any = plain._jvm
             return Frame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(plain._jsparkSession, below), plain)
@@ -107,14 +107,14 @@ def plain_session(spark: SparkSession) -> SparkSession:
     return plain
 
 
-def _walk(node: Any) -> Iterator[Any]:
+def walk(node: Any) -> Iterator[Any]:
     yield node
     children = node.children().iterator()
     while children.hasNext():
-        yield from _walk(children.next())
+        yield from walk(children.next())
 
 
-def _number(node: Any) -> int | None:
+def number_of(node: Any) -> int | None:
     if node.nodeName() != "Filter":
         return None
     found = _MARK.search(node.condition().toString())

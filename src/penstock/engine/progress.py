@@ -39,7 +39,10 @@ class Status:
     rows_in: Mapping[str, int] = field(default_factory=dict)
     rows_dead: Mapping[str, int] = field(default_factory=dict)
     rows_out: Mapping[str, int] = field(default_factory=dict)
-    late_rows: int = 0
+    late: Mapping[str, int] = field(default_factory=dict)
+    """Results that rows came too late for, by step."""
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    """The watermark of each source in milliseconds since 1970."""
     last: BatchReport | None = None
     backlog: Mapping[str, str] = field(default_factory=dict)
     recent_rates: tuple[float, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from penstock.components.base import Source
 from penstock.engine.analyse import Analysed
 from penstock.engine.batch import BatchHandler
 from penstock.engine.checkpoint import last_committed, source_log, state_partitions, verify
+from penstock.engine.idle import SourceTime, catch_up, source_watermarks, tick, tick_folder
 from penstock.engine.ledger import Ledger
 from penstock.engine.markers import markers_in
 from penstock.engine.progress import BatchReport, batch_report
@@ -40,8 +42,45 @@ class RunningPipeline:
         self.handler = BatchHandler(spark, graph, analysed, state)
         self.query: StreamingQuery | None = None
         self._seen = last_committed(state.checkpoint)
-        came = {marks.came: name for name, marks in analysed.builder.marks.items()}
-        self._source_order = [came[number] for number in markers_in(self.handler.frame()) if number in came]
+        self._came = {marks.came: name for name, marks in analysed.builder.marks.items()}
+        streams = analysed.builder.streams
+        self._source_order = [name for number in markers_in(self.handler.frame()) for name in streams.get(number, [])]
+        self._heard: dict[str, float] = {}
+        self._ticked: dict[str, int] = {}
+
+    @property
+    def _idle_after(self) -> dict[str, float]:
+        timed = {source.name: source.event_time for source in self.graph.file.pipeline.sources if source.event_time}
+        return {name: time.idle_after.millis / 1000 for name, time in timed.items() if time.idle_after is not None}
+
+    def watermarks(self) -> dict[str, int]:
+        """The watermark of each source in milliseconds; 0 for one that has given no row in this run."""
+        return {} if self.query is None else source_watermarks(self.query, self._came)
+
+    def release_idle(self, now: float | None = None) -> list[str]:
+        """Takes the watermark of silent sources along with the others; which ones. Call it now and then."""
+        idle_after = self._idle_after
+        if not idle_after or not self.active:
+            return []
+        now = time.monotonic() if now is None else now
+        for name, last in self.handler.last_rows.items():
+            self._heard[name] = max(last, self._heard.get(name, 0.0))
+        marks = self.watermarks()
+        timed = [source for source in self.graph.file.pipeline.sources if source.event_time is not None]
+        known = {
+            source.name: SourceTime(marks.get(source.name, 0), now - self._heard.setdefault(source.name, now))
+            for source in timed
+        }
+        released = []
+        for source in timed:
+            target = catch_up(source.name, known, idle_after)
+            if target is not None and target > self._ticked.get(source.name, 0):
+                assert source.event_time is not None
+                newest = dt.datetime.fromtimestamp((target + source.event_time.max_delay.millis) / 1000, dt.UTC)
+                tick(tick_folder(self.state.spool, source.name), source.event_time.column, newest)
+                self._ticked[source.name] = target
+                released.append(source.name)
+        return released
 
     def _refuse_other_partitions(self) -> None:
         wanted, found = self.graph.file.pipeline.state.partitions, state_partitions(self.state.checkpoint)

@@ -48,7 +48,8 @@ def analysis_problem(error: Exception, graph: Graph, node: str) -> Problem:
     """What Spark's analyser (or parser) says about one node, as a problem at its place in the file."""
     if isinstance(error, PenstockError):
         problem = error.problems[0]
-        return Problem(problem.code, problem.params, problem.location or _component_place(graph, node))
+        place = problem.location or graph.location(node, graph.nodes[node].component.name, *problem.at)
+        return Problem(problem.code, problem.params, place)
     condition, params = condition_of(error), _parameters(error)
     place = _place(error, graph, node)
     columns = re.findall(r"`([^`]+)`", params.get("proposal", ""))

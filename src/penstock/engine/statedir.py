@@ -3,7 +3,7 @@
 pipeline.json   name, lineage (made once, the identity sinks know batches by), epoch (counts the runs)
 checkpoint/     Spark's
 ledger.db       row counts of every batch
-logs/  dead/  spool/  scratch/  lock
+logs/  dead/  late/  spool/  scratch/  lock
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -31,6 +31,8 @@ class Identity:
     lineage: str
     epoch: int
     query_id: str | None = None
+    buckets: int | None = None
+    """Into how many buckets the keys of stateful steps are divided."""
 
 
 class StateDir:
@@ -44,9 +46,7 @@ class StateDir:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = self._take_lock()
             found = read_identity(path)
-            lineage = found.lineage if found else uuid.uuid4().hex
-            epoch = found.epoch + 1 if found else 1
-            self.identity = Identity(name, lineage, epoch, found.query_id if found else None)
+            self.identity = replace(found, epoch=found.epoch + 1) if found else Identity(name, uuid.uuid4().hex, 1)
             self._save()
         except OSError as error:
             self.close()
@@ -80,8 +80,16 @@ class StateDir:
             raise PenstockError.of(
                 "STATE_OF_ANOTHER_PIPELINE", path=self.checkpoint, found="(unknown)", expected=self.identity.name
             )
-        self.identity = Identity(self.identity.name, self.identity.lineage, self.identity.epoch, query_id)
+        self.identity = replace(self.identity, query_id=query_id)
         self._save()
+
+    def settle_buckets(self, wanted: int) -> int:
+        """The number of buckets of this state: the one it was made with, or the one wanted if it is new."""
+        if self.identity.buckets is None:
+            self.identity = replace(self.identity, buckets=wanted)
+            self._save()
+        assert self.identity.buckets is not None
+        return self.identity.buckets
 
     @property
     def checkpoint(self) -> Path:
@@ -98,6 +106,10 @@ class StateDir:
     @property
     def dead(self) -> Path:
         return self.path / "dead"
+
+    @property
+    def late(self) -> Path:
+        return self.path / "late"
 
     @property
     def spool(self) -> Path:
@@ -119,6 +131,18 @@ class StateDir:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def in_use(path: Path) -> bool:
+    """Whether a run holds the folder now."""
+    try:
+        with (path / "lock").open("r", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 def refuse_foreign(path: Path, name: str) -> None:

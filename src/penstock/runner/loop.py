@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from penstock.engine.analyse import analyse
 from penstock.engine.checkpoint import verify
 from penstock.engine.ledger import add
-from penstock.engine.progress import Status
+from penstock.engine.progress import BatchReport, Status
 from penstock.engine.query import RunningPipeline
 from penstock.engine.session import Session, SessionOptions, cores
+from penstock.engine.state.buckets import buckets_of
 from penstock.engine.statedir import StateDir, read_identity, refuse_foreign
 from penstock.errors import PenstockError, Severity
 from penstock.graph.build import build
@@ -132,7 +133,7 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
     stop.session = session
     stop.install()
     try:
-        analysed = analyse(session.spark, graph, state.spool)
+        analysed = analyse(session.spark, graph, state.spool, buckets_of(session.spark, state))
         analysed.raise_errors()
         return _drive(session, graph, analysed, options, state, stop, watch, status)
     except Exception as error:
@@ -182,6 +183,7 @@ def _drive(
                 watch(tracker.turn("stopping"))
                 running.finish()
                 break
+            running.release_idle()
             watch(tracker.turn("waiting for data" if running.idle else "running"))
         return tracker.turn("stopped" if stop.asked.is_set() else "done")
     finally:
@@ -210,9 +212,16 @@ class _Tracker:
             rows_in=add([self.status.rows_in, *(entry.rows_in for entry in entries)]),
             rows_dead=add([self.status.rows_dead, *(entry.rows_dead for entry in entries)]),
             rows_out=add([self.status.rows_out, *(entry.rows_out for entry in entries)]),
-            late_rows=self.status.late_rows + sum(report.late_rows for report in reports),
+            late=add([self.status.late, *(entry.late for entry in entries), *_natively_late(reports)]),
+            watermarks=self.running.watermarks() if reports else self.status.watermarks,
             last=last,
             backlog=self.running.backlog(last) if reports or not self.status.backlog else self.status.backlog,
             recent_rates=rates[-_RATES_KEPT:],
         )
         return self.status
+
+
+def _natively_late(reports: Sequence[BatchReport]) -> list[dict[str, int]]:
+    """Rows that Spark's own operators have dropped, which it does not tell apart."""
+    dropped = sum(report.late_rows for report in reports)
+    return [{"sql": dropped}] if dropped else []

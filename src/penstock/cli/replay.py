@@ -1,0 +1,51 @@
+"""`penstock replay late FILE`: feeds rows that were late to the pipeline again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from penstock.cli.output import Format, counted, out, print_json
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(help="Feed rows that were set aside to the pipeline again.", no_args_is_help=True)
+    verbs.command("late")(late)
+    app.add_typer(verbs, name="replay")
+
+
+def late(
+    file: Annotated[Path, typer.Argument(help="The pipeline: a .yaml, .sql or .py file.")],
+    step: Annotated[str | None, typer.Option("--step", help="Only the late rows of this step.")] = None,
+    state_dir: Annotated[
+        Path | None, typer.Option("--state-dir", help="Where state is kept. Default: .penstock/NAME beside the file.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    output: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.text,
+) -> None:
+    """Feed late rows that were set aside (`late: side`) to their steps again, each once.
+
+    The windows they missed are opened again, and their corrected rows replace the earlier ones in sinks with a key.
+    A pipeline that is running takes them in at once, otherwise its next run does.
+    """
+    from penstock.frontends.load import load
+    from penstock.runner.loop import RunOptions, state_path
+    from penstock.runner.replay import replay_late
+
+    loaded = load(file)
+    result = replay_late(loaded, state_path(loaded, RunOptions(state_dir=state_dir)), step, dry_run=dry_run)
+    if output is Format.json:
+        print_json({"running": result.running, "dryRun": dry_run, "steps": [asdict(item) for item in result.steps]})
+        return
+    for item in result.steps:
+        done = "would be fed again" if dry_run else "fed again"
+        line = Text.assemble((item.step, "bold"), f": {counted(item.rows, 'late row')} {done}")
+        if item.too_old:
+            line.append(f", {item.too_old:,} too old to correct anything", "yellow")
+        out.print(line)
+    if any(item.rows for item in result.steps) and not dry_run:
+        out.print(Text("the running pipeline takes them in" if result.running else "the next run takes them in", "dim"))

@@ -1,0 +1,115 @@
+"""Sources that give nothing for a while: they must not hold the watermark of all the others back.
+
+Spark's watermark is that of the slowest source, and a source without rows stays where it is. One with `idleAfter`
+has a second, internal stream beside it, of ticks: rows that only carry a time. When the source has been silent for
+long enough and others are ahead of it, a tick takes its watermark to theirs. Ticks are files in the state folder, so
+a batch that is run again sees the same ones.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.components.base import HEARTBEAT, ReadContext
+from penstock.engine.markers import execution, number_of, walk
+from penstock.spec.pipeline import EventTime
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_KEPT_TICKS = 100
+
+
+def tick_folder(spool: Path, source: str) -> Path:
+    folder = spool / "ticks" / source
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def with_ticks(rows: DataFrame, context: ReadContext, event_time: EventTime) -> DataFrame:
+    """The rows of a source together with its ticks."""
+    from pyspark.sql import functions as F
+
+    ticks = (
+        context.spark.readStream.name(f"{context.stream}_TICKS")
+        .schema(f"`{event_time.column}` timestamp")
+        .json(str(tick_folder(context.spool, context.node)))
+        .withColumn(HEARTBEAT, F.lit(True))
+    )
+    own = rows if HEARTBEAT in rows.columns else rows.withColumn(HEARTBEAT, F.lit(False))
+    return own.unionByName(ticks, allowMissingColumns=True)
+
+
+def tick(folder: Path, column: str, time: dt.datetime) -> None:
+    """Hands a tick to a source; older ones that have long been read are removed."""
+    name = f"{time.timestamp():020.6f}-{uuid.uuid4().hex[:8]}.json"
+    hidden = folder / f".{name}"
+    hidden.write_text(json.dumps({column: time.isoformat()}) + "\n", "utf-8")
+    hidden.rename(folder / name)
+    for old in sorted(folder.glob("*.json"))[:-_KEPT_TICKS]:
+        old.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class SourceTime:
+    """What is known of a source: its watermark in milliseconds (0 before any row), and for how long it is silent."""
+
+    watermark: int
+    silent_seconds: float
+
+
+def catch_up(name: str, sources: Mapping[str, SourceTime], idle_after: Mapping[str, float]) -> int | None:
+    """The watermark that a silent source should be taken to: that of the slowest source which is not silent.
+
+    None if it is not silent long enough, if no other source tells the time, or if it is not behind.
+    """
+
+    def idle(source: str) -> bool:
+        return source in idle_after and sources[source].silent_seconds >= idle_after[source]
+
+    awake = [time.watermark for source, time in sources.items() if not idle(source)]
+    if not idle(name) or not awake or min(awake) <= sources[name].watermark:
+        return None
+    return min(awake)
+
+
+def source_watermarks(query: StreamingQuery, came: Mapping[int, str]) -> dict[str, int]:
+    """The watermark of each source in milliseconds, as Spark keeps it; `came` are sources by marker."""
+    tracker = query._jsq.streamingQuery().watermarkTracker()
+    field = tracker.getClass().getDeclaredField("operatorToWatermarkMap")
+    field.setAccessible(True)
+    by_operator = field.get(tracker)
+    found: dict[str, int] = {}
+    last = execution(query)
+    if last is None:
+        return found
+    for node in walk(last.analyzed()):
+        if node.nodeName() != "EventTimeWatermark":
+            continue
+        name = _source_below(node, came)
+        value = by_operator.get(node.nodeId())
+        if name is not None and value.isDefined():
+            found[name] = max(_millis(value.get()), found.get(name, 0))
+    return found
+
+
+def _source_below(node: Any, came: Mapping[int, str]) -> str | None:
+    for below in walk(node):
+        number = number_of(below)
+        if number is not None and number in came:
+            return came[number]
+    return None
+
+
+def _millis(value: Any) -> int:
+    """Spark keeps a number, or maybe one."""
+    if isinstance(value, int):
+        return value
+    return int(value.get()) if value.isDefined() else 0
