@@ -234,6 +234,7 @@ def pipeline_file_page() -> str:
         ("Source", "An entry of `sources`.", spec.Source, node),
         ("Event time", "`eventTime` of a source.", spec.EventTime, {}),
         ("Step", "An entry of `steps`.", spec.Step, node),
+        ("Late rows", "`late` of the pipeline or of a step; the policy alone may stand for it.", spec.LatePolicy, {}),
         ("Sink", "An entry of `sinks`. `deadLetters` holds the same, without `from`.", spec.Sink, node),
         ("State", "`state`.", spec.StateSettings, {}),
         ("Run", "`run`.", spec.RunSettings, {}),
@@ -337,14 +338,22 @@ standard error.
 `--debug` may also stand anywhere else on the line.
 
 {_options_table(group, context)}"""
-    verbs = [_verb(command, name, context) for name, command in group.commands.items()]
-    return f"{_NOTE}\n{intro}\n" + "\n".join(verbs)
+    return f"{_NOTE}\n{intro}\n" + "\n".join(_verbs(group, context))
 
 
-def _verb(command: Any, name: str, parent: typer.Context) -> str:
+def _verbs(group: TyperGroup, parent: typer.Context) -> Iterator[str]:
+    """Every verb, and those of groups under both their names."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _verbs(command, typer.Context(command, parent=parent, info_name=name))
+        else:
+            yield _verb(command, typer.Context(command, parent=parent, info_name=name))
+
+
+def _verb(command: Any, context: typer.Context) -> str:
     assert isinstance(command, TyperCommand)
-    context = typer.Context(command, parent=parent, info_name=name)
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    name = context.command_path.removeprefix("penstock ")
     return f"## {name}\n\n`{usage}`\n\n{inspect.cleandoc(command.help or '')}\n\n{_options_table(command, context)}"
 
 
@@ -399,7 +408,7 @@ def _demo_status(now: dt.datetime) -> Status:
         rows_in={"views": 499_812},
         rows_dead={"views": 247},
         rows_out={"top_articles": 23_907},
-        late_rows=231,
+        late={"per_minute": 231},
         last=last,
         backlog={"views": "0 rows"},
         recent_rates=tuple(float(rate) for rate in rates),

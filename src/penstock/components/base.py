@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.errors import Problem
 from penstock.spec.fields import Config
+from penstock.spec.pipeline import LatePolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.kernels.base import Kernel
 
 ComponentKind = Literal["source", "format", "step", "sink"]
 
@@ -23,6 +26,9 @@ RAW = "_penstock_raw"
 """Column in which a source hands over the text of a row it could not read; null for good rows."""
 HEARTBEAT = "_penstock_heartbeat"
 """Column that marks a row which only carries time: it moves the watermark and goes no further."""
+
+
+_DROP = LatePolicy()
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,12 @@ class StepContext:
     folder: Path
     event_time: str | None = None
     """Name of the event time column of the first input that has one."""
+    late: LatePolicy = _DROP
+    """What is to happen with rows that come too late."""
+    times: Mapping[str, str] = field(default_factory=dict)
+    """Name of the event time column of each input that has one."""
+    buckets: int = 16
+    """Into how many buckets keys are divided."""
 
 
 @dataclass(frozen=True)
@@ -133,19 +145,77 @@ class Format(Component, ABC):
         return None
 
 
+@dataclass(frozen=True)
+class KernelInput:
+    """One input of a kernel, as it wants it."""
+
+    rows: DataFrame
+    """The columns the kernel reads, `penstock.kernels.base.TIME` among them."""
+    keys: tuple[str, ...]
+    """The columns by which rows meet in a bucket."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A stateful step as the engine carries it: a kernel, what it reads, and what becomes of its rows."""
+
+    kernel: Kernel
+    inputs: tuple[KernelInput, ...]
+    finish: Callable[[DataFrame], DataFrame] = lambda rows: rows
+    """Stateless work on what the kernel gives, such as a filter on results."""
+    event_time: str | None = None
+    """The timestamp column of the result by which later steps tell time."""
+    shift: int = 0
+    """What is added to that column for it, in microseconds: a window's time is just before its end."""
+    hold: int = 0
+    """By how much rows may be older than the watermark when they leave, in microseconds."""
+    changes: bool = False
+    """Whether a later row may replace an earlier one."""
+    timed: bool = True
+    """Whether the kernel needs a watermark."""
+    keys: tuple[str, ...] = ()
+    """What state is kept by, in words for people; default: what the step says."""
+
+
 class Step(Component, ABC):
     kind: ClassVar[ComponentKind] = "step"
     inputs_expected: ClassVar[tuple[int, int]] = (1, 1)
     """The least and the largest number of inputs."""
     needs_event_time: ClassVar[bool] = False
+    late_policies: ClassVar[tuple[str, ...]] = ()
+    """What the step can do with rows that come too late: `drop`, `side`, `correct`."""
+
+    @property
+    def takes_replays(self) -> bool:
+        """Whether rows that were late can be fed to it again, and correct what it has given out."""
+        return False
 
     @abstractmethod
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         """The rows of the step, from its inputs by name. Must not run any job."""
 
+    def further_inputs(self) -> tuple[str, ...]:
+        """Sources and steps it reads beside those under `from`."""
+        return ()
+
+    def carried(self, inputs: Mapping[str, DataFrame], context: StepContext) -> Carried | None:
+        """The kernel that computes the step over these inputs, if it has one; then `apply` is not asked."""
+        return None
+
     def state_key(self) -> tuple[str, ...]:
         """The columns by which state is kept, if the step keeps any."""
         return ()
+
+
+class KernelStep(Step):
+    """A step that keeps state: it always names a kernel, and the engine carries it."""
+
+    @abstractmethod
+    def carried(self, inputs: Mapping[str, DataFrame], context: StepContext) -> Carried:
+        """The kernel for these inputs. Must not run any job."""
+
+    def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
+        raise NotImplementedError("a step with a kernel is carried by the engine")
 
 
 class SinkWriter(ABC):

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from penstock.components.base import Step, StepContext
-from penstock.errors import PenstockError, did_you_mean
+from penstock.components.base import Carried, CheckContext, KernelInput, KernelStep, StepContext
+from penstock.components.shared.event_time import delay_of
+from penstock.components.shared.kernel_inputs import (
+    arrow_schema,
+    floating_keys,
+    need_columns,
+    only,
+    time_column,
+)
+from penstock.errors import Problem
 from penstock.spec.fields import Change, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DELAY = "spark.watermarkDelayMs"
-"""Column metadata in which Spark keeps the watermark's delay, and from which it takes how long a key is kept."""
 
-
-class Dedupe(Step):
+class Dedupe(KernelStep):
     """Keeps the first row of each key and drops those that repeat it within a time.
 
-    A key is remembered until the watermark has passed its first row's event time by `within`. Repetitions no
-    further apart than that are always dropped; later ones may pass.
+    First is the row with the least event time; of rows at one time the least one. Rows that follow it within `within`
+    are repetitions and are dropped; the next one after that is kept again. Rows wait until the watermark has passed
+    them, so that the answer is the same however they arrive. With `emit: at once` a row leaves in the batch it came
+    in, unless one of its key within that time has left already.
     """
 
     name: ClassVar[str] = "dedupe"
     needs_event_time: ClassVar[bool] = True
+    late_policies: ClassVar[tuple[str, ...]] = ("drop", "side")
     example: ClassVar[str] = """\
 from: views
 dedupe: {by: [id], within: 10 minutes}
@@ -35,24 +43,32 @@ dedupe: {by: [id], within: 10 minutes}
     within: Duration | None = field(
         None, doc="How far apart in event time repetitions are caught. Default: the source's `maxDelay`."
     )
+    emit: Literal["complete", "at once"] = field(
+        "complete", doc="`complete`: when the watermark has passed the row; `at once`: in the batch it came in."
+    )
 
     def state_key(self) -> tuple[str, ...]:
         return self.by
 
-    def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
-        (frame,) = inputs.values()
-        for column in self.by:
-            if column not in frame.columns:
-                suggestion = did_you_mean(column, frame.columns)
-                raise PenstockError.of("COLUMN_UNKNOWN", node=context.node, column=column, suggestion=suggestion)
-        if self.within is None or context.event_time is None:
-            return frame.dropDuplicatesWithinWatermark(list(self.by))
-        delay = frame.schema[context.event_time].metadata[DELAY]
-        kept = _with_delay(frame, context.event_time, self.within.millis).dropDuplicatesWithinWatermark(list(self.by))
-        return _with_delay(kept, context.event_time, delay)
+    def check(self, context: CheckContext) -> Iterator[Problem]:
+        if self.within is not None and self.within.millis <= 0:
+            where = f"dedupe of '{context.node}'"
+            yield Problem(
+                "SPEC_BAD_VALUE", {"where": where, "reason": "`within` must be more than zero"}, at=("within",)
+            )
 
+    def carried(self, inputs: Mapping[str, DataFrame], context: StepContext) -> Carried:
+        from pyspark.sql import functions as F
 
-def _with_delay(frame: DataFrame, column: str, millis: int) -> DataFrame:
-    """The same rows, with the delay noted on the event time column replaced; the watermark itself is not moved."""
-    metadata = {**frame.schema[column].metadata, DELAY: millis}
-    return frame.withMetadata(column, metadata)
+        from penstock.kernels.dedupe import Dedupe as DedupeKernel
+
+        frame = only(inputs)
+        need_columns(frame, context.node, self.by, ("by",))
+        time = time_column(frame, context, next(iter(inputs)))
+        keys, extra = floating_keys(frame, self.by)
+        rows = frame.select(time, *extra, *(F.col(f"`{name}`") for name in frame.columns))
+        within = self.within.millis if self.within is not None else delay_of(frame)
+        kernel = DedupeKernel(
+            arrow_schema(rows), keys, within * 1000, tuple(frame.columns), exact=self.emit == "complete"
+        )
+        return Carried(kernel, (KernelInput(rows, keys),), event_time=context.event_time)
