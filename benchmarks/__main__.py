@@ -1,92 +1,90 @@
-"""`python -m benchmarks`: runs the benchmarks and prints ratios; `--report FILE` writes them as JSON too."""
+"""`python -m benchmarks`: runs the benchmarks, all or those named, and prints rates, ratios and targets."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
-import shutil
-import statistics
+import signal
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import pyarrow.dataset
 from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
-from benchmarks.contender import Contender
-from benchmarks.views import write_views
+from benchmarks.contender import Failed
+from benchmarks.environments import Unavailable
+from benchmarks.match import Match
+from benchmarks.passthrough import Passthrough
+from benchmarks.state_bytes import WEEKS, StateBytes
+from benchmarks.workloads import VIEWS, WORKLOADS
 
-_WARM_UP = 3
+_NAMES = ("passthrough", *WORKLOADS, "state")
+
+
+class Game(Protocol):
+    """What all workloads have in common: they are played, shown, and give figures."""
+
+    turns: int
+
+    def play(self, turns: int) -> Iterator[str]: ...
+    def show(self, console: Console) -> None: ...
+    def figures(self) -> dict[str, Any]: ...
+    @property
+    def right(self) -> bool: ...
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--repetitions", type=int, default=9)
-    parser.add_argument("--report", type=Path, help="also write the figures to this file as JSON")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        figures = passthrough(Path(folder), options.rows, options.repetitions)
-    show(figures)
+    options = _options()
+    # Contenders end with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    console, progress = Console(), Console(stderr=True)
+    if not console.is_terminal:
+        console.width = 120
+    figures: list[dict[str, Any]] = []
+    right = True
+    for name in options.workloads or _NAMES:
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, progress.status(name) as status:
+            try:
+                game = _game(name, Path(folder), options)
+                for step in game.play(options.turns or (1 if options.quick else game.turns)):
+                    status.update(step)
+                    if not progress.is_terminal:
+                        progress.print(step)
+            except (Failed, Unavailable, TimeoutError) as error:
+                console.print(f"{name}: {error}")
+                right = False
+                continue
+        game.show(console)
+        figures.append(game.figures())
+        right = right and game.right
     if options.report:
-        options.report.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
-    return 0 if figures["equal"] else 1
+        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
+        options.report.write_text(json.dumps({"machine": machine, "workloads": figures}, indent=2) + "\n", "utf-8")
+    return 0 if right else 1
 
 
-def passthrough(folder: Path, rows: int, repetitions: int) -> dict[str, Any]:
-    """Interleaved repetitions of both contenders, each in its own warm process."""
-    data = folder / "views"
-    write_views(data, rows, files=40)
-    names = ("by hand", "penstock")
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    answers: dict[str, tuple[int, int]] = {}
-    contenders = [Contender(name, "benchmarks.passthrough", [str(data)]) for name in names]
-    try:
-        for turn in track(range(_WARM_UP + repetitions), description="passthrough", console=Console(stderr=True)):
-            for contender in contenders if turn % 2 else reversed(contenders):
-                place = folder / f"{contender.name.replace(' ', '-')}-{turn}"
-                figures = contender.run(place)
-                if turn >= _WARM_UP:
-                    runs[contender.name].append(figures)
-                answers[contender.name] = checksum(place / "out")
-                shutil.rmtree(place)
-    finally:
-        for contender in contenders:
-            contender.__exit__()
-    medians = {name: statistics.median(run["seconds"] for run in runs[name]) for name in names}
-    return {
-        "workload": "passthrough",
-        "rows": rows,
-        "machine": {"cores": 2, "python": platform.python_version(), "system": platform.system()},
-        "equal": answers["by hand"] == answers["penstock"],
-        "answer": answers["penstock"],
-        "seconds": medians,
-        "cpu_seconds": {name: statistics.median(run["cpu"] for run in runs[name]) for name in names},
-        "rows_per_second": {name: rows / medians[name] for name in names},
-        "ratio": medians["penstock"] / medians["by hand"],
-        "runs": runs,
-    }
+def _game(name: str, folder: Path, options: argparse.Namespace) -> Game:
+    if name == "passthrough":
+        return Passthrough(folder, 100_000 if options.quick else VIEWS.rows)
+    if name == "state":
+        return StateBytes(folder, 200_000 if options.quick else WEEKS.rows)
+    workload = WORKLOADS[name].quick() if options.quick else WORKLOADS[name]
+    return Match(workload.only(options.only) if options.only else workload, folder, seconds=options.timeout)
 
 
-def checksum(output: Path) -> tuple[int, int]:
-    """Rows and the sum of a column over everything written."""
-    files = [str(file) for file in output.rglob("*.parquet")]
-    table = pyarrow.dataset.dataset(files, format="parquet").to_table(columns=["ms"])
-    return table.num_rows, sum(chunk.to_numpy().sum().item() for chunk in table["ms"].chunks)
-
-
-def show(figures: dict[str, Any]) -> None:
-    table = Table(title=f"{figures['workload']} · {figures['rows']:,} rows · answers equal: {figures['equal']}")
-    for column in ("", "median s", "CPU s", "rows/s"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, seconds in figures["seconds"].items():
-        cpu, rate = figures["cpu_seconds"][name], figures["rows_per_second"][name]
-        table.add_row(name, f"{seconds:.2f}", f"{cpu:.2f}", f"{rate:,.0f}")
-    Console().print(table)
-    Console().print(f"penstock takes {figures['ratio']:.3f} times as long as the script by hand")
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("workloads", nargs="*", choices=[[], *_NAMES], metavar="WORKLOAD", help=", ".join(_NAMES))
+    parser.add_argument("--quick", action="store_true", help="few rows, one turn: whether everything works")
+    parser.add_argument("--turns", type=int, help="how many turns each contender has")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds after which a run is given up")
+    parser.add_argument("--only", nargs="+", metavar="CONTENDER", help="leave out all others but duckdb")
+    parser.add_argument("--report", type=Path, help="also write the figures to this file as JSON")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

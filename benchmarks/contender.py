@@ -1,31 +1,39 @@
 """A contender runs in a process of its own, stays warm, and runs its job each time it is asked.
 
-The parent writes a folder per line on its input; it answers with a line of JSON: seconds and CPU seconds.
+The parent writes a line of JSON on its input: where the rows are, and a folder for the result. It answers with a line
+of JSON: the seconds it took.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
+import queue
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.usage import PeakMemory, tree, usage
 
-def serve(prepare: Callable[[], Callable[[Path], None]]) -> None:
-    """In the child: prepares once, then runs the job for each folder named on the input."""
+
+def serve(prepare: Callable[[], Callable[[Path, Path], None]]) -> None:
+    """In the child: prepares once, then runs the job for each line of the input."""
     run = prepare()
     _answer({"ready": True})
     for line in sys.stdin:
-        folder = Path(line.strip())
+        task = json.loads(line)
+        folder = Path(task["folder"])
         folder.mkdir(parents=True)
-        start, before = time.perf_counter(), _cpu_seconds()
-        run(folder)
-        _answer({"seconds": time.perf_counter() - start, "cpu": _cpu_seconds() - before})
+        start = time.perf_counter()
+        run(Path(task["data"]), folder)
+        _answer({"seconds": time.perf_counter() - start})
 
 
 def _answer(value: dict[str, Any]) -> None:
@@ -33,54 +41,78 @@ def _answer(value: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _cpu_seconds() -> float:
-    """CPU of this process and of its children that are alive (the JVM) or have ended."""
-    total = sum(resource.getrusage(who).ru_utime + resource.getrusage(who).ru_stime for who in (0, -1))
-    for child in _children(os.getpid()):
-        fields = Path(f"/proc/{child}/stat").read_text("utf-8").rsplit(")", 1)[1].split()
-        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return total
+@dataclass(frozen=True)
+class Run:
+    seconds: float
+    cpu_seconds: float
+    memory_bytes: int
 
 
-def _children(pid: int) -> list[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in listed.read_text("utf-8").split()] if listed.exists() else []
+class Failed(Exception):
+    """The contender's process ended."""
 
 
 class Contender:
-    """In the parent: one contender's process."""
+    """In the parent: one contender's process. `started` is when it was started, on the clock of `perf_counter`."""
 
-    def __init__(self, name: str, module: str, arguments: list[str]) -> None:
-        self.name = name
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, name, *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        )  # fmt: skip
-        self._read()
+    def __init__(self, name: str, command: Sequence[str], log: Path, seconds: float = 600) -> None:
+        self.name, self.log, self.started = name, log, time.perf_counter()
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                start_new_session=True, env={**os.environ, "PYSPARK_PYTHON": command[0], "PYTHONPATH": os.getcwd()},
+            )  # fmt: skip
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._next(seconds)
 
-    def _read(self) -> dict[str, Any]:
+    def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("{"):
-                answer: dict[str, Any] = json.loads(line)
-                return answer
-        raise RuntimeError(f"{self.name} ended with code {self.process.wait()}")
+                self._answers.put(json.loads(line))
+        self._answers.put(None)
 
-    def run(self, folder: Path) -> dict[str, float]:
+    def _next(self, seconds: float) -> dict[str, Any]:
+        try:
+            answer = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            self.kill()
+            raise TimeoutError(f"{self.name} was not done in {seconds:.0f} s") from None
+        if answer is None:
+            code = self.process.wait()
+            last = self.log.read_text("utf-8", "replace").strip().splitlines()[-8:]
+            raise Failed("\n  ".join([f"{self.name} ended with code {code}", *last]))
+        return answer
+
+    def run(self, data: Path, folder: Path, seconds: float = 600) -> Run:
+        """Runs the job once; after `seconds` the process is killed and TimeoutError raised."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{folder}\n")
-        self.process.stdin.flush()
-        return self._read()
+        before = usage(self.process.pid).cpu_seconds
+        with PeakMemory(self.process.pid) as memory:
+            self.process.stdin.write(json.dumps({"data": str(data), "folder": str(folder)}) + "\n")
+            self.process.stdin.flush()
+            answer = self._next(seconds)
+        return Run(answer["seconds"], usage(self.process.pid).cpu_seconds - before, memory.bytes)
+
+    def kill(self) -> None:
+        """Ends the process with everything it has started."""
+        for pid in tree(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        if kind is not None:
+            self.kill()
+            return
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
