@@ -1,4 +1,7 @@
-"""The documentation as tests see it: pages, their fenced blocks, and the files that blocks name in their first line."""
+"""The documentation as tests see it: pages, their fenced blocks, and the files that blocks name.
+
+A block names its file in a comment on its first line; one whose language has no comments names it after the language.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from penstock.errors import CODES
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.*") if path.suffix in (".yaml", ".sql", ".py"))
-_FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(\S*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"(?:#|--) ([\w./-]+\.\w+)\n")
 
 
@@ -30,12 +33,14 @@ class Block:
     line: int
     language: str
     text: str
+    named: str = ""
+    """What stands after the language."""
 
     @property
     def file_name(self) -> str | None:
-        """The file it is, if its first line is a comment with a name."""
+        """The file it is, if it says so."""
         found = _FILE_NAME.match(self.text)
-        return found[1] if found else None
+        return self.named or (found[1] if found else None)
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -43,7 +48,10 @@ class Block:
 
 def blocks_of(page: Path) -> list[Block]:
     text = page.read_text("utf-8")
-    return [Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2]) for found in _FENCE.finditer(text)]
+    return [
+        Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[3], found[2].strip())
+        for found in _FENCE.finditer(text)
+    ]
 
 
 def without_blocks(page: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shlex
@@ -95,6 +96,8 @@ def check_entry(entry: Mapping[str, Any], kind: str, path: Path) -> None:
         check_spec({"sources": {"entry": entry}, "sinks": {"out": {"from": "entry", "memory": {}}}}, path)
         return
     inputs = entry["from"] if isinstance(entry["from"], list) else [entry["from"]]
+    # Joins name their second input themselves.
+    inputs = [*inputs, *(part["with"] for part in entry.values() if isinstance(part, dict) and "with" in part)]
     source = {"memory": {"schema": {"ts": "timestamp"}}, "eventTime": {"column": "ts"}}
     around: dict[str, Any] = {
         "sources": dict.fromkeys(inputs, source),
@@ -123,7 +126,7 @@ def check_python(block: Block, folder: Path) -> None:
     """Every block is a whole file. Pipelines are loaded here; components and tests are run by test_examples.py."""
     assert block.file_name is not None, "start the block with a comment that names the file"
     compile(block.text, block.file_name, "exec")
-    if "ps.Pipeline(" in block.text:
+    if re.search(r"^\w+ = ps\.Pipeline\(", block.text, re.MULTILINE):
         load_checked(folder / block.file_name, outside=False)
 
 
@@ -176,6 +179,12 @@ def check_json(block: Block, folder: Path) -> None:
         json.loads(line)
 
 
+def check_csv(block: Block, folder: Path) -> None:
+    head, *rows = csv.reader(block.text.splitlines())
+    assert rows
+    assert {len(row) for row in rows} == {len(head)}
+
+
 def check_toml(block: Block, folder: Path) -> None:
     tomllib.loads(block.text)
 
@@ -191,6 +200,7 @@ HANDLERS: dict[str, Callable[[Block, Path], None]] = {
     "sql": check_sql,
     "sh": check_shell,
     "json": check_json,
+    "csv": check_csv,
     "toml": check_toml,
     "text": check_output,
     "markdown": check_output,

@@ -131,6 +131,14 @@ def test_problems_stand_below_the_picture(graph: Graph, analysis: Analysis) -> N
     assert as_json(graph, analysis, [problem])["problems"] == [problem.as_dict()]
 
 
+@pytest.mark.parametrize(("kernel", "by"), [(True, "(Penstock kernel)"), (False, "(Spark's own operator)")])
+def test_it_is_said_who_keeps_state(graph: Graph, kernel: bool, by: str) -> None:
+    facts = {"per_page": NodeFacts(COUNTS, None, (Stateful("window", ("page", "window")),), kernel)}
+
+    assert f"keeps state: window by page, window {by}\n" in as_text(graph, Analysis(facts))
+    assert [node["kernel"] for node in as_json(graph, Analysis(facts))["nodes"] if node["name"] == "per_page"] == [kernel]
+
+
 def test_mermaid_draws_nodes_and_labelled_edges(graph: Graph, analysis: Analysis) -> None:
     assert as_mermaid(graph, analysis) == (
         """\

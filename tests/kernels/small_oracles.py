@@ -32,7 +32,7 @@ class Clock:
             self.now = max(self.now, self.newest // 1000 * 1000 - self.delay)
 
     def jump(self, far: int) -> None:
-        self.before, self.now = self.now, max(self.now, far)
+        self.now = max(self.now, far)
 
 
 def rising(value: Any) -> tuple[Any, ...]:

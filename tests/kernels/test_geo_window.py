@@ -9,11 +9,11 @@ import h3  # type: ignore[import-untyped]
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernels.driving import CASES, Driver, Row
 
 from penstock.kernels.aggregate import Aggregate
 from penstock.kernels.base import NO_WATERMARK, TIME
 from penstock.kernels.geo_window import GeoWindow
-from tests.kernels.driving import CASES, Driver, Row
 
 SIZE, RESOLUTION, BUCKETS = 1_000_000, 8, 3
 SCHEMA = pa.schema(

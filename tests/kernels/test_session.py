@@ -23,12 +23,12 @@ CHOICES = choices()
 
 def draw_batches(draw: random.Random, unit: int, keys: tuple[str, ...], columns: list[str]) -> list[list[Row]]:
     batches = []
-    now, back = draw.choice([0, -20, 1000]), draw.choice([2, 8, 30])
-    for _ in range(draw.randint(1, 5)):
+    now, back = draw.choice([0, -20, 1000]), draw.choice([4, 12, 25])
+    for _ in range(draw.choice([1, 4, 5, 6])):
         rows = []
         for _ in range(draw.choice([0, 1, 3, 6, 12])):
             now += draw.choice([0, 0, 1, 1, 5]) if draw.random() < 0.9 else draw.choice([15, 60])
-            time = (now - draw.choice([0, 0, 1, draw.randint(0, back)])) * unit
+            time = (now - draw.choice([0, 1, draw.randint(0, back)])) * unit
             row: Row = {TIME: time + draw.choice([0, 0, -1, 1])}
             row |= {key: draw.choice([KEYS[key][1][0], *KEYS[key][1]]) for key in keys}
             row |= {name: draw.choice(VALUES[name][1]) for name in columns}

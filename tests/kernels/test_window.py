@@ -28,7 +28,7 @@ def draw_case(draw: random.Random, **fixed: Any) -> tuple[Window, WindowOracle, 
     unit = draw.choice([1, 1000, SECOND, 60 * SECOND])
     size = draw.randint(1, 12) * unit
     slide = size if draw.random() < 0.35 else draw.randint(1, size // unit) * unit
-    keys = tuple(draw.sample(sorted(KEYS), draw.choice([0, 1, 1, 1, 2, 3])))
+    keys = tuple(draw.sample(sorted(KEYS), draw.choice([0, 0, 1, 1, 1, 2, 3])))
     aggregates = tuple(draw.sample(CHOICES, draw.choice([1, 1, 2])))
     columns = dict.fromkeys(item.column for item in aggregates if item.column is not None)
     fields = [(key, KEYS[key][0]) for key in keys] + [(name, VALUES[name][0]) for name in columns]
@@ -38,7 +38,7 @@ def draw_case(draw: random.Random, **fixed: Any) -> tuple[Window, WindowOracle, 
     kernel = Window(pa.schema([(TIME, pa.int64()), *fields, *replays]), keys, aggregates, size, given_slide, **options)
     oracle = WindowOracle(keys, aggregates, size, slide, **options)
     batches = draw_batches(draw, unit, keys, list(columns), bool(replays))
-    return kernel, oracle, batches, draw.choice([0, 0, 3, 10]) * unit
+    return kernel, oracle, batches, draw.choice([0, 0, 0, 3, 10]) * unit
 
 
 def draw_batches(
@@ -46,12 +46,12 @@ def draw_batches(
 ) -> list[list[Row]]:
     batches = []
     now = draw.choice([0, 0, -20, 1000])
-    back = draw.choice([2, 8, 30])
-    for _ in range(draw.randint(1, 5)):
+    back = draw.choice([4, 12, 25])
+    for _ in range(draw.choice([1, 4, 5, 6, 7])):
         rows = []
-        for _ in range(draw.choice([0, 1, 3, 8, 16])):
-            now += draw.choice([0, 0, 1, 1, 5]) if draw.random() < 0.9 else draw.choice([15, 60])
-            time = (now - draw.choice([0, 0, 1, draw.randint(0, back)])) * unit + draw.randint(0, unit - 1)
+        for _ in range(draw.choice([0, 1, 3, 6, 9])):
+            now += draw.choice([0, 0, 1, 2, 5]) if draw.random() < 0.95 else draw.choice([15, 60])
+            time = (now - draw.choice([0, 1, draw.randint(0, back)])) * unit + draw.randint(0, unit - 1)
             row: Row = {TIME: time if draw.random() < 0.7 else time - time % unit}
             for key in keys:
                 values = KEYS[key][1]
@@ -59,7 +59,7 @@ def draw_batches(
             for name in columns:
                 row[name] = draw.choice(VALUES[name][1])
             if replays:
-                row["_replayed"] = draw.random() < 0.3
+                row["_replayed"] = draw.random() < 0.4
             rows.append(row)
         batches.append(rows)
     return batches

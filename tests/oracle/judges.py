@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import h3  # type: ignore[import-untyped]
 from tests.kernels import rolling_oracle
 from tests.kernels.join_oracle import ChangelogJoinOracle, IntervalJoinOracle
 from tests.kernels.small_oracles import DedupeOracle, LatestOracle, TopNOracle
 from tests.kernels.window_oracle import SessionOracle, WindowOracle
-from tests.oracle.streams import NEVER, Moment, Row
+from tests.oracle.streams import NEVER, Moment, Row, Verdict
 
 from penstock.kernels.aggregate import Aggregate
 
@@ -26,10 +27,34 @@ class Windows:
 
     oracle: WindowOracle | SessionOracle
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
+    def batch(self, moment: Moment) -> Verdict:
         known = len(self.oracle.missed)
         main, corrections = self.oracle.batch(rows_of(moment), moment.before, moment.watermark)
-        return main + corrections, sum(missed for _, missed in self.oracle.missed[known:])
+        return Verdict(main + corrections, sum(missed for _, missed in self.oracle.missed[known:]))
+
+
+@dataclass
+class Cells:
+    """Windows by the cells around each row's place. `plain` is the same without cells, and tells what is late."""
+
+    oracle: WindowOracle
+    plain: WindowOracle
+    resolution: int
+    ring: int
+
+    def batch(self, moment: Moment) -> Verdict:
+        rows = [row for row in rows_of(moment) if _is_somewhere(row)]
+        late = Windows(self.plain).batch(Moment(moment.number, {"": rows}, moment.before, moment.watermark)).late
+        spread = [{**row, "cell": cell} for row in rows for cell in self._around(row)]
+        main, corrections = self.oracle.batch(spread, moment.before, moment.watermark)
+        return Verdict(main + corrections, late, len(rows_of(moment)) - len(rows))
+
+    def _around(self, row: Row) -> list[str]:
+        return list(h3.grid_disk(h3.latlng_to_cell(row["lat"], row["lon"], self.resolution), self.ring))
+
+
+def _is_somewhere(row: Row) -> bool:
+    return row["lat"] is not None and row["lon"] is not None and abs(row["lat"]) <= 90 and abs(row["lon"]) <= 180
 
 
 @dataclass
@@ -44,7 +69,7 @@ class Rolling:
     seen: list[Row] = field(default_factory=list)
     reached: int = NEVER
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
+    def batch(self, moment: Moment) -> Verdict:
         timely = [row for row in rows_of(moment) if row["_time"] > moment.before]
         self.seen += timely
         due = timely
@@ -54,30 +79,27 @@ class Rolling:
         rows = [
             rolling_oracle.enriched(row, self.seen, self.keys, self.aggregates, self.over, self.passed) for row in due
         ]
-        return rows, len(rows_of(moment)) - len(timely)
+        return Verdict(rows, len(rows_of(moment)) - len(timely))
 
 
 @dataclass
 class Dedupe:
-    """First rows: when the watermark has passed them, or at once. `passed` has the time as `ts`."""
+    """First rows: when the watermark has passed them, or at once. Rows are known by their `id`."""
 
     oracle: DedupeOracle
     at_once: bool
     given: int = 0
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
+    def batch(self, moment: Moment) -> Verdict:
         known = len(self.oracle.late)
         self.oracle.clock.before = moment.before
         rows = self.oracle.batch(rows_of(moment))
         if not self.at_once:
-            everything = self.oracle.exact()
+            times = {row["id"]: row["_time"] for row in self.oracle.timely}
             # Rows after the watermark may still be replaced by others; those up to it are settled.
-            rows = [row for row in everything if self._micros(row) <= moment.watermark][self.given :]
-            self.given += len(rows)
-        return rows, len(self.oracle.late) - known
-
-    def _micros(self, row: Row) -> int:
-        return next(int(one["_time"]) for one in self.oracle.timely if one["id"] == row["id"])
+            settled = [row for row in self.oracle.exact() if times[row["id"]] <= moment.watermark]
+            rows, self.given = settled[self.given :], len(settled)
+        return Verdict(rows, len(self.oracle.late) - known)
 
 
 @dataclass
@@ -86,10 +108,11 @@ class Latest:
 
     oracle: LatestOracle
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
+    def batch(self, moment: Moment) -> Verdict:
         known = len(self.oracle.late)
         self.oracle.clock.before, self.oracle.clock.now = moment.before, moment.watermark
-        return self.oracle.batch(rows_of(moment)), len(self.oracle.late) - known
+        rows = self.oracle.batch(rows_of(moment))
+        return Verdict(rows, len(self.oracle.late) - known)
 
 
 @dataclass
@@ -98,28 +121,28 @@ class TopN:
 
     oracle: TopNOracle
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
+    def batch(self, moment: Moment) -> Verdict:
         oracle = self.oracle
         main, corrected, late = len(oracle.main), len(oracle.corrections), len(oracle.late)
         oracle.clock.before, oracle.clock.now = moment.before, moment.watermark
         oracle.batch(rows_of(moment))
-        return oracle.main[main:] + oracle.corrections[corrected:], len(oracle.late) - late
+        return Verdict(oracle.main[main:] + oracle.corrections[corrected:], len(oracle.late) - late)
 
 
 @dataclass
 class Join:
-    """Pairs, and rows without a partner; `key` is in both sides under one name and leaves once."""
+    """Pairs, and rows without a partner; `key` has one name on both sides and leaves once."""
 
     oracle: IntervalJoinOracle
     sources: tuple[str, str]
     key: str
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
+    def batch(self, moment: Moment) -> Verdict:
         known = len(self.oracle.late)
         self.oracle.before, self.oracle.watermark = moment.before, moment.watermark
         left, right = (moment.rows[source] for source in self.sources)
         rows = [self._merged(row) for row in self.oracle.batch(left, right)]
-        return rows, len(self.oracle.late) - known
+        return Verdict(rows, len(self.oracle.late) - known)
 
     def _merged(self, row: Row) -> Row:
         other = row.pop(f"_other_{self.key}")
@@ -133,6 +156,6 @@ class ChangelogJoin:
     oracle: ChangelogJoinOracle
     sources: tuple[str, str]
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
+    def batch(self, moment: Moment) -> Verdict:
         left, right = (moment.rows[source] for source in self.sources)
-        return self.oracle.batch(moment.watermark, left, right), 0
+        return Verdict(self.oracle.batch(moment.watermark, left, right), 0)

@@ -1,4 +1,4 @@
-"""Streams for differential tests: rows drawn by chance, cut into batches, with crashes and stops between them.
+"""Streams for differential tests: rows drawn by chance, cut into batches, with a crash or a stop on the way.
 
 A pipeline is run over a stream on Spark; afterwards its ledger says which rows came in which batch, and Spark's log
 which watermark each batch had. Plain Python is then asked, batch by batch, what each step must have given.
@@ -25,8 +25,8 @@ START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 START_MICROS = int(START.timestamp()) * SECOND
 NEVER = -(1 << 62)
 """The watermark before there is one."""
-FEW_POINTS = tuple(point for point in POINTS if point != "sink.in_transaction")
-"""The crash points that a batch with sinks in memory comes to."""
+SIDE_BY_SIDE = 5
+"""How many streams, each with its own keys and its own habits, are drawn for one query: starting one is what costs."""
 HEAD = "apiVersion: penstock/v1\nkind: Pipeline\nmetadata: {name: oracle}\nspec:\n  sources:\n"
 SOURCE = """\
     {name}:
@@ -37,11 +37,11 @@ SOURCE = """\
 
 @dataclass(frozen=True)
 class Feed:
-    """Rows that are handed to the sources together, and what happens then."""
+    """Rows that are handed to the sources together, as one batch, and what happens then."""
 
     rows: Mapping[str, Sequence[Row]]
     then: str
-    """`go on`: the next ones follow at once; `wait` until they are processed; `stop` and start again; or die there."""
+    """`go on`: the next ones follow at once; `stop`: all are processed before; `point@batch`: the run dies there."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,19 @@ class Moment:
     watermark: int
 
 
-class Judge(Protocol):
-    """Knows what a step must give in each batch."""
+@dataclass(frozen=True)
+class Verdict:
+    """What a step must have given in a batch, how many results rows came too late for, and how many it cannot use."""
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
-        """The rows that leave, and how many results rows of this batch were too late for."""
+    rows: list[Row]
+    late: int
+    dead: int = 0
+
+
+class Judge(Protocol):
+    """Knows what a step must give in each batch; is asked once for each, in their order."""
+
+    def batch(self, moment: Moment) -> Verdict: ...
 
 
 @dataclass(frozen=True)
@@ -81,36 +89,43 @@ class Times:
 
     chance: random.Random
     delay: int
-    late: bool
     now: int = 100
 
-    def next(self) -> int:
+    def next(self, late: float) -> int:
         chance = self.chance
-        self.now += chance.choice([0, 0, 1, 1, 3]) if chance.random() < 0.93 else chance.choice([15, 40])
+        self.now += chance.choice([0, 0, 0, 1, 1, 2]) if chance.random() < 0.97 else chance.choice([15, 40])
         lag = chance.choice([0, 0, 0, chance.randint(0, self.delay)])
-        if self.late and chance.random() < 0.2:
+        if chance.random() < late:
             lag = chance.randint(0, 90)
         micros = START_MICROS + (self.now - lag) * SECOND
-        return micros + chance.choice([0, 0, 0, 0, -1, 1, 999, SECOND // 2])
+        # A microsecond more than the delay would be late.
+        return micros + chance.choice([0, 0, 0, 0, 1, 999, SECOND // 2, -1 if lag < self.delay else 0])
 
 
 def draw_feeds(chance: random.Random, sources: Mapping[str, Drawn], delay: int, *, late: bool) -> list[Feed]:
-    """A stream of a few batches for these sources."""
-    times = Times(chance, delay, late)
+    """A few batches for these sources; a column `k` gets keys of its own for each of the streams side by side."""
+    times, number = Times(chance, delay), 0
+    habits = [chance.choice([0.1, 0.3]) if late and stream else 0.0 for stream in range(SIDE_BY_SIDE)]
     feeds: list[Feed] = []
-    number = 0
-    for _ in range(chance.randint(2, 4)):
-        rows: dict[str, list[Row]] = {}
-        for source, drawn in sources.items():
-            rows[source] = []
-            for _ in range(chance.choice([0, 3, 8, 8, 14])):
-                time = times.next()
-                number += 1
-                rows[source].append({"_time": time, "ts": instant(time), **drawn(chance, number)})
-        feeds.append(Feed(rows, chance.choice(["go on", "wait"])))
-    place = chance.randrange(len(feeds))
-    happening = chance.choice([*FEW_POINTS, "stop"])
-    feeds[place] = Feed(feeds[place].rows, happening)
+    for _ in range(chance.randint(3, 5)):
+        streams = [
+            (source, stream)
+            for source in sources
+            for stream in range(SIDE_BY_SIDE)
+            for _ in range(chance.choice([0, 1, 3, 8]))
+        ]
+        chance.shuffle(streams)
+        rows: dict[str, list[Row]] = {source: [] for source in sources}
+        for source, stream in streams if chance.random() < 0.9 else ():
+            number += 1
+            time = times.next(habits[stream])
+            row = {"_time": time, "ts": instant(time), **sources[source](chance, number)}
+            rows[source].append({**row, "k": row["k"] and f"{row['k']}{stream}"} if "k" in row else row)
+        feeds.append(Feed(rows, "go on"))
+    place = chance.randrange(1, len(feeds))
+    point = chance.choice([point for point in POINTS if point != "sink.in_transaction"])
+    happens = chance.choice(["stop", *[f"{point}@{chance.randrange(place)}"] * 2])
+    feeds[place - 1] = Feed(feeds[place - 1].rows, happens)
     return feeds
 
 
@@ -128,20 +143,36 @@ def pipeline(path: Path, sources: Mapping[str, str], delay: int, steps: Sequence
 
 
 def play(harness: Harness, feeds: Sequence[Feed]) -> None:
-    """Feeds a stream, dying, stopping and coming back where it says, and moves event time to the end."""
+    """Feeds a stream, dying or stopping and coming back where it says, and moves event time to the end.
+
+    Rows are handed over while nothing runs: several steps each read a source for themselves, and one could see new
+    rows a batch before another.
+    """
     for feed in feeds:
         for source, rows in feed.rows.items():
             harness.feed(source, [_given(row) for row in rows])
-        if feed.then in POINTS:
-            harness.crash_at(feed.then)
-            harness.step()
-            harness.resume()
-        elif feed.then != "go on":
-            harness.step()
         if feed.then == "stop":
+            harness.step()
             harness.stop()
-    harness.step()
+        elif feed.then != "go on":
+            die(harness, feed.then)
     harness.finish()
+
+
+def die(harness: Harness, place: str) -> None:
+    """Runs until a batch dies at `point@batch`."""
+    point, batch = place.split("@")
+    harness.crash_at(point)
+    dying = harness._hook
+
+    def hook(point: str, number: int) -> None:
+        if number >= int(batch):
+            dying(point, number)
+
+    harness._hook = hook  # type: ignore[method-assign]
+    harness.step()
+    assert harness._running is None, f"nothing came to {place}"
+    harness._hook = dying  # type: ignore[method-assign]
 
 
 def _given(row: Row) -> Row:
@@ -151,28 +182,24 @@ def _given(row: Row) -> Row:
 def moments(harness: Harness, feeds: Sequence[Feed], delay: int) -> list[Moment]:
     """The batches as they were. Checks that Spark moved the watermark as it says it does."""
     marks = list(_watermarks(harness))
-    waiting = {source: _fed(feeds, source) for source in feeds[0].rows}
+    waiting = {source: [feed.rows[source] for feed in feeds if feed.rows[source]] for source in feeds[0].rows}
     clock = _Clock(delay * SECOND, list(waiting))
     found: list[Moment] = []
     for entry in harness.ledger():
+        told = any(waiting.values())
         rows = {source: _taken(parts, entry.rows_in[source]) for source, parts in waiting.items()}
         before = marks[entry.batch - 1] if entry.batch else NEVER
         found.append(Moment(entry.batch, rows, before, marks[entry.batch]))
-        assert clock.ended or marks[entry.batch] == clock.watermark, f"watermark of batch {entry.batch}"
+        assert not told or marks[entry.batch] == clock.watermark, f"watermark of batch {entry.batch}"
         clock.move(entry.epoch, rows)
-        clock.ended = not any(any(parts) for parts in waiting.values())
-    assert not any(any(parts) for parts in waiting.values()), "rows that no batch has read"
+    assert not any(waiting.values()), "rows that no batch has read"
     return found
-
-
-def _fed(feeds: Sequence[Feed], source: str) -> list[Sequence[Row]]:
-    return [feed.rows[source] for feed in feeds if feed.rows[source]]
 
 
 def _taken(parts: list[Sequence[Row]], count: int) -> Sequence[Row]:
     if not count:
         return []
-    assert len(parts[0]) == count
+    assert len(parts[0]) == count, "a batch has other rows than were fed together"
     return parts.pop(0)
 
 
@@ -193,7 +220,6 @@ class _Clock:
     epoch: int = 0
     watermark: int = NEVER
     newest: dict[str, int] = field(default_factory=dict)
-    ended: bool = False
 
     def move(self, epoch: int, rows: Mapping[str, Sequence[Row]]) -> None:
         if epoch != self.epoch:
@@ -211,14 +237,14 @@ def check(path: Path, feeds: Sequence[Feed], delay: int, steps: Sequence[Step]) 
     with Harness(path) as harness:
         play(harness, feeds)
         history = moments(harness, feeds, delay)
-        late = {entry.batch: entry.late for entry in harness.ledger()}
+        entries = harness.ledger()
         given = {step.name: dict(harness.batches(f"to_{step.name}")) for step in steps}
     for step in steps:
-        for moment in history:
-            rows, missed = step.judge.batch(moment)
-            place = f"{step.name} in batch {moment.number}"
-            assert plain(given[step.name].get(moment.number, [])) == plain(rows), place
-            assert late[moment.number].get(step.name, 0) == missed, f"late rows of {place}"
+        for moment, entry in zip(history, entries, strict=True):
+            verdict, place = step.judge.batch(moment), f"{step.name} in batch {moment.number}"
+            assert plain(given[step.name].get(moment.number, [])) == plain(verdict.rows), place
+            assert entry.late.get(step.name, 0) == verdict.late, f"late rows of {place}"
+            assert entry.rows_dead.get(step.name, 0) == verdict.dead, f"dead letters of {place}"
 
 
 def plain(rows: Sequence[Row]) -> list[str]:

@@ -91,8 +91,8 @@ def _changing_problems(graph: Graph, builder: FrameBuilder) -> Iterator[Problem]
     """Sinks that would keep both the earlier and the later row of a step that replaces rows."""
     for sink in graph.of_kind("sink"):
         assert isinstance(sink.component, Sink)
-        changing = [name for name in graph.ancestors(sink.name) if name in builder.carried]
-        culprit = next((name for name in changing if builder.carried[name].carried.changes), None)
+        changing = [name for name in graph.ancestors(sink.name) if name in builder.builds]
+        culprit = next((name for name in changing if builder.builds[name][0].carried.changes), None)
         if culprit is not None and not sink.component.accepts_updates:
             place = graph.location(sink.name, sink.component.name)
             yield Problem("OUTPUT_NEEDS_UPSERT", {"node": culprit, "sink": sink.name}, place)
@@ -154,8 +154,8 @@ def _facts(node: Node, frames: dict[str, DataFrame], builder: FrameBuilder) -> N
             raise PenstockError.of("COLUMN_REPEATED", node=node.name, column=column)
     marks = [item for item in frame.schema.fields if DELAY in (item.metadata or {})]
     watermark = Watermark(marks[0].name, int(marks[0].metadata[DELAY])) if marks else None
-    step = builder.carried.get(node.name)
-    if step is not None:
+    if node.name in builder.builds:
+        step = builder.builds[node.name][0]
         assert isinstance(node.component, Step)
         # A query is named after the kernel that computes it, other steps are their kernels.
         kernel = type(step.carried.kernel).__name__.lower()
@@ -171,8 +171,8 @@ def _refuse_taking_back(
     """Raises for state on top of rows that are replaced later, or that Spark's own operators would take for late."""
     if not facts[node.name].stateful or getattr(node.component, "takes_changes", False):
         return
-    for name in (name for name in graph.nodes if name in graph.ancestors(node.name) and name in builder.carried):
-        if builder.carried[name].carried.changes:
+    for name in (name for name in graph.nodes if name in graph.ancestors(node.name) and name in builder.builds):
+        if builder.builds[name][0].carried.changes:
             raise PenstockError.of(
                 "OPERATORS_UNSUPPORTED",
                 node=node.name,

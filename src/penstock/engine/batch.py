@@ -72,6 +72,7 @@ class BatchHandler:
         self.last_rows: dict[str, float] = {}
         """When rows of each source were last seen, by the clock that only goes forward."""
         self._end_marker = 2 * len(analysed.builder.marks)
+        self.steps = analysed.builder.carried_in(self.frame())
         for node in self.sinks:
             self.writers[node.name] = self._open(node, analysed.analysis.facts[node.name].columns)
 
@@ -151,12 +152,21 @@ class BatchHandler:
 
     def _branches(self, frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
         """The nodes after the trunk, built on this batch."""
-        needed = {name for sink in self.sinks for name in (sink.inputs[0], *self.graph.ancestors(sink.inputs[0]))}
+        needed = self._after(frames)
         for node in self.graph.nodes.values():
-            available = all(name in frames for name in node.inputs)
-            if node.kind == "step" and node.name in needed and node.name not in frames and available:
+            if node.name in needed:
                 frames[node.name] = self.analysed.builder.frame(node, frames)
         return frames
+
+    def _after(self, frames: Mapping[str, DataFrame]) -> set[str]:
+        """The nodes between those whose rows are there and the sinks."""
+        waiting, found = [sink.inputs[0] for sink in self.sinks], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name not in frames and name not in found:
+                found.add(name)
+                waiting.extend(self.graph.nodes[name].inputs)
+        return found
 
     def _write_counted(self, sink: Node, batch: Batch, frames: dict[str, DataFrame]) -> int:
         from pyspark.sql import Observation
@@ -222,7 +232,7 @@ class BatchHandler:
         input read again.
         """
         found = StepCounts({}, {}, {})
-        for name, step in self.analysed.builder.carried.items():
+        for name, step in self.steps.items():
             now = step.counters.now()
             counts = since(now, self._counted.get(name, Counts()))
             self._counted[name] = now
@@ -240,7 +250,7 @@ class BatchHandler:
     def _bury(self, name: str, batch: Batch) -> int:
         """Stores the rows that a step cannot use as dead letters; how many there were."""
         assert self.query is not None
-        step = self.analysed.builder.carried[name]
+        step = self.steps[name]
         sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
         total = 0
         for side, mark in enumerate(step.marks):
@@ -253,7 +263,7 @@ class BatchHandler:
     def _keep_late(self, name: str, batch: Batch, policy: LatePolicy) -> int:
         """Stores the late rows of a step, input by input; how many results they missed."""
         assert self.query is not None
-        step = self.analysed.builder.carried[name]
+        step = self.steps[name]
         total = 0
         for side, mark in enumerate(step.marks):
             came = rows_below(self.query, mark, self.plain)

@@ -19,7 +19,7 @@ from penstock.components.base import (
 )
 from penstock.components.shared.event_time import event_time_of
 from penstock.engine.idle import with_ticks
-from penstock.engine.markers import marked, marker, reading_all
+from penstock.engine.markers import marked, marker, markers_in, reading_all
 from penstock.engine.replays import with_replays
 from penstock.engine.state.buckets import bucket_count
 from penstock.engine.state.counters import Counters
@@ -71,7 +71,8 @@ class FrameBuilder:
         self.graph = graph
         self.spool = spool
         self.buckets = buckets or bucket_count(int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
-        self.carried: dict[str, CarriedStep] = {}
+        self.builds: dict[str, list[CarriedStep]] = {}
+        """Steps with a kernel by name, each as often as it was built: a query may need several copies."""
         self._copies = 0
         self.streams: dict[int, list[str]] = {}
         """Names of what Spark reads, in the order of its reports, by the marker above it."""
@@ -133,8 +134,7 @@ class FrameBuilder:
         """The rows of a step that has a kernel for these inputs; `via` is the way to a further copy of it."""
         from penstock.engine.state.carry import carry
 
-        number = list(self.graph.nodes).index(node.name)
-        marks = {name: _KERNEL_MARKS + 8 * number + side for side, name in enumerate(inputs)}
+        number = sum(len(built) for built in self.builds.values())
         context = self._step_context(node, inputs)
         replays = step.takes_replays and context.late.policy == "side" and bool(context.times)
         if replays:
@@ -142,7 +142,8 @@ class FrameBuilder:
             mark = _REPLAY_MARKS + number
             self.streams[mark] = [stream]
             inputs = {name: with_replays(frame, self.spool, node.name, stream, mark) for name, frame in inputs.items()}
-        frames = {name: frame if via else frame.where(marker(marks[name])) for name, frame in inputs.items()}
+        marks = {name: _KERNEL_MARKS + 8 * number + side for side, name in enumerate(inputs)}
+        frames = {name: frame.where(marker(marks[name])) for name, frame in inputs.items()}
         try:
             carried = step.carried(frames, context)
             if carried is None or carried.kernel.output is None:
@@ -151,9 +152,18 @@ class FrameBuilder:
             # Kernels know which types they can compute with, and nothing of pipelines.
             raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
         counters = Counters(self.spark)
-        if not via:
-            self.carried[node.name] = CarriedStep(carried, tuple(marks.values()), counters, replays)
-        return carry(node.name, carried, list(frames.values()), self.buckets, None if via else counters)
+        built = CarriedStep(carried, tuple(marks.values()), counters, replays)
+        self.builds.setdefault(node.name, []).append(built)
+        return carry(node.name, carried, list(frames.values()), self.buckets, counters)
+
+    def carried_in(self, frame: DataFrame) -> dict[str, CarriedStep]:
+        """The steps with a kernel that a frame computes; of a step that is in it several times the first."""
+        present = set(markers_in(frame))
+        found = {
+            name: next((step for step in built if present.issuperset(step.marks)), None)
+            for name, built in self.builds.items()
+        }
+        return {name: step for name, step in found.items() if step is not None}
 
     def _copy_marks(self) -> SourceMarks:
         self._copies += 1

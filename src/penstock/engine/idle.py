@@ -68,21 +68,43 @@ class SourceTime:
 def catch_up(name: str, sources: Mapping[str, SourceTime], idle_after: Mapping[str, float]) -> int | None:
     """The watermark that a silent source should be taken to: that of the slowest source which is not silent.
 
-    None if it is not silent long enough, if no other source tells the time, or if it is not behind.
+    If all are silent, none holds the others back, and it is that of the furthest. None if the source is not silent
+    long enough, or not behind.
     """
 
     def idle(source: str) -> bool:
         return source in idle_after and sources[source].silent_seconds >= idle_after[source]
 
     awake = [time.watermark for source, time in sources.items() if not idle(source)]
-    if not idle(name) or not awake or min(awake) <= sources[name].watermark:
-        return None
-    return min(awake)
+    target = min(awake) if awake else max(time.watermark for time in sources.values())
+    return target if idle(name) and target > sources[name].watermark else None
+
+
+class Remembered:
+    """The watermark of each source, kept from run to run: Spark keeps only that of the slowest."""
+
+    def __init__(self, spool: Path) -> None:
+        self.file = spool / "ticks" / "watermarks.json"
+        self.marks: dict[str, int] = json.loads(self.file.read_text("utf-8")) if self.file.exists() else {}
+
+    def with_new(self, found: Mapping[str, int]) -> dict[str, int]:
+        """What is known now, noted if it is news."""
+        known = {name: max(found.get(name, 0), self.marks.get(name, 0)) for name in {**self.marks, **found}}
+        if known != self.marks:
+            self.marks = known
+            hidden = self.file.with_suffix(".tmp")
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            hidden.write_text(json.dumps(known), "utf-8")
+            hidden.replace(self.file)
+        return known
 
 
 def source_watermarks(query: StreamingQuery, came: Mapping[int, str]) -> dict[str, int]:
     """The watermark of each source in milliseconds, as Spark keeps it; `came` are sources by marker."""
     tracker = query._jsq.streamingQuery().watermarkTracker()
+    if tracker is None:
+        # Before the first batch there is nothing to tell.
+        return {}
     field = tracker.getClass().getDeclaredField("operatorToWatermarkMap")
     field.setAccessible(True)
     by_operator = field.get(tracker)

@@ -66,9 +66,13 @@ class JvmOptions:
     """Write the class-data archive when the JVM ends, instead of using it."""
 
 
+_ARCHIVED = 2
+"""Counts what the archive is made of: with a new number it is made anew."""
+
+
 def archive_path() -> Path:
     """The class-data archive that shortens start-up; it fits one Spark installation and lies beside it."""
-    return Path(sys.prefix) / "share" / "penstock" / f"spark-{pyspark.__version__}.jsa"
+    return Path(sys.prefix) / "share" / "penstock" / f"spark-{pyspark.__version__}-{_ARCHIVED}.jsa"
 
 
 def find_java() -> str:

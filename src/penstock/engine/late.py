@@ -78,7 +78,7 @@ def _described(table: pa.Table, names: list[str], kernel: Kernel, missed: np.nda
     index, start, end = _windows(kernel, times, missed)
     size = len(index)
     # A row is as late as the result it missed had been closed; a row without window as it lags behind the watermark.
-    since = watermark - (times[index] if end is None else end)
+    since = watermark - (times[index] + getattr(kernel, "gap", 0) if end is None else end)
     added = [
         pa.nulls(size, pa.string()),
         pa.nulls(size, pa.int64()),

@@ -12,7 +12,7 @@ from penstock.components.base import Source
 from penstock.engine.analyse import Analysed
 from penstock.engine.batch import BatchHandler
 from penstock.engine.checkpoint import last_committed, source_log, state_partitions, verify
-from penstock.engine.idle import SourceTime, catch_up, source_watermarks, tick, tick_folder
+from penstock.engine.idle import Remembered, SourceTime, catch_up, source_watermarks, tick, tick_folder
 from penstock.engine.ledger import Ledger
 from penstock.engine.markers import markers_in
 from penstock.engine.progress import BatchReport, batch_report
@@ -47,6 +47,7 @@ class RunningPipeline:
         self._source_order = [name for number in markers_in(self.handler.frame()) for name in streams.get(number, [])]
         self._heard: dict[str, float] = {}
         self._ticked: dict[str, int] = {}
+        self._remembered = Remembered(state.spool)
 
     @property
     def _idle_after(self) -> dict[str, float]:
@@ -65,7 +66,8 @@ class RunningPipeline:
         now = time.monotonic() if now is None else now
         for name, last in self.handler.last_rows.items():
             self._heard[name] = max(last, self._heard.get(name, 0.0))
-        marks = self.watermarks()
+        found = self.watermarks()
+        marks = self._remembered.with_new(found)
         timed = [source for source in self.graph.file.pipeline.sources if source.event_time is not None]
         known = {
             source.name: SourceTime(marks.get(source.name, 0), now - self._heard.setdefault(source.name, now))
@@ -74,6 +76,10 @@ class RunningPipeline:
         released = []
         for source in timed:
             target = catch_up(source.name, known, idle_after)
+            if target is None and source.name in idle_after and found.get(source.name, 0) < marks.get(source.name, 0):
+                # Spark has forgotten in a restart how far it was.
+                silent = known[source.name].silent_seconds >= idle_after[source.name]
+                target = marks[source.name] if silent else None
             if target is not None and target > self._ticked.get(source.name, 0):
                 assert source.event_time is not None
                 newest = dt.datetime.fromtimestamp((target + source.event_time.max_delay.millis) / 1000, dt.UTC)

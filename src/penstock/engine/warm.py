@@ -30,12 +30,14 @@ spec:
         rows: [{id: a, ts: "2024-01-01T00:00:00Z", n: 1}, {id: b, ts: "2024-01-01T00:02:00Z", n: 2}, "broken"]
       eventTime: {column: ts}
   steps:
-    counts:
+    counts: {from: views, window: {size: 1 minute, by: [id], values: {n: count(*)}}}
+    listed:
       from: views
-      sql: SELECT window.start AS at, id, count(*) AS n FROM views GROUP BY window(ts, '1 minute'), id
+      sql: SELECT window.start AS at, id, collect_list(n) AS n FROM views GROUP BY window(ts, '1 minute'), id
   sinks:
     out: {from: counts, files: {path: ./out}}
     table: {from: counts, sqlite: {path: ./out.db, table: t}}
+    list: {from: listed, files: {path: ./list, format: parquet}}
 """
 
 

@@ -82,8 +82,8 @@ class Latest(Kernel):
     def advance(
         self, state: State, rows: Sequence[Sequence[pa.Table]], watermark: int, before: int | None = None
     ) -> Result:
-        if before is None:
-            raise ValueError("which keys are forgotten must be told by the watermark that rows were judged by")
+        if before is None and self.forget is not None:
+            raise ValueError("which keys are forgotten is told by the watermark by which the rows were judged")
         directory = _read_directory(state)
         new = self._last_rows(together(self._stored, rows[0]))
         slots = slot_of(new, self.keys, self.slots)
@@ -109,7 +109,7 @@ class Latest(Kernel):
         keys = [key for name in names for key in sort_keys(rows.column(name), descending=True)]
         return best_rows(rows, codes, keys, self._kept, descending=True)[0]
 
-    def _compared(self, known: pa.Table, new: pa.Table, before: int) -> tuple[np.ndarray, np.ndarray]:
+    def _compared(self, known: pa.Table, new: pa.Table, before: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Which known rows are not replaced, and which of the new ones, each the only one of its key, are last now."""
         codes = matched(known, new, self.keys)
         places = np.flatnonzero((codes >= 0) & self._is_remembered(known, before))
@@ -135,8 +135,8 @@ class Latest(Kernel):
             merged[slot] = pa.concat_tables(parts)
         return merged
 
-    def _is_remembered(self, table: pa.Table, watermark: int) -> np.ndarray:
-        if self.forget is None:
+    def _is_remembered(self, table: pa.Table, watermark: int | None) -> np.ndarray:
+        if self.forget is None or watermark is None:
             return np.ones(table.num_rows, bool)
         return np.asarray(table.column(TIME).to_numpy() + self.forget >= watermark)
 

@@ -26,6 +26,7 @@ _WAITING, _HISTORY = 1, 2
 _SEGMENTS = 16
 """How many segments of time an interval has; a run lives longer than needed by one segment at most."""
 _LEAST_WIDTH = 1000
+"""Of a segment, in microseconds."""
 _MANY = 3
 """From so many times as many rows in all as are asked about on, those of other keys are sorted out first."""
 _WORN = 8
@@ -268,9 +269,8 @@ class Rolling(Kernel):
         last[:past] = False
         for name in self._arguments:
             codes = Codes(part.columns[name][:past], dictionaries[name])
-            last[:past] |= last_of_pairs(key[:past], keys, codes.numbers, len(codes.values)) & (
-                codes.numbers != codes.null
-            )
+            counted = last_of_pairs(key[:past], keys, codes.numbers, len(codes.values))
+            last[:past] |= counted if codes.null is None else counted & (codes.numbers != codes.null)
         return last
 
 

@@ -36,7 +36,8 @@ class ChangelogJoin(KernelStep):
 
     name: ClassVar[str] = "changelog_join"
     inputs_expected: ClassVar[tuple[int, int]] = (2, 2)
-    late_policies: ClassVar[tuple[str, ...]] = ("drop",)
+    late_policies: ClassVar[tuple[str, ...]] = ("drop", "side", "correct")
+    """Any: nothing is late here, versions decide."""
     example: ClassVar[str] = """\
 from: accounts
 changelog_join: {with: limits, on: [account], version: changed_at, deleted: gone}

@@ -100,7 +100,7 @@ geo_window: {lat: lat, lon: lon, resolution: 8, ring: 1, size: 1 minute, values:
             slide=None if self.slide is None else self.slide.millis * 1000,
             emit=self.emit,
             allowed=kept if context.late.policy == "correct" else 0,
-            retained=kept if context.late.policy == "side" else 0,
+            retained=kept if context.late.policy == "side" and self.takes_replays else 0,
         )
 
         def finish(result: DataFrame) -> DataFrame:

@@ -123,5 +123,5 @@ window: {size: 1 minute, by: [article], values: {views: count(*), readers: count
             slide=None if self.slide is None else self.slide.millis * 1000,
             emit=self.emit,
             allowed=kept if context.late.policy == "correct" else 0,
-            retained=kept if context.late.policy == "side" else 0,
+            retained=kept if context.late.policy == "side" and self.takes_replays else 0,
         )
