@@ -39,7 +39,9 @@ def inputs_of(part: dict[str, Any]) -> list[str]:
 def whole(component: type[Component], part: str) -> str:
     """A pipeline around one source, step or sink, so that it can be read as a user's file is."""
     content = YAML(typ="safe").load(part)
-    sources = dict.fromkeys(inputs_of(content), ROWS)
+    named = content.get(component.name)
+    further = [named["with"]] if isinstance(named, dict) and isinstance(named.get("with"), str) else []
+    sources = dict.fromkeys([*inputs_of(content), *further], ROWS)
     if component.kind in ("source", "format"):
         return (
             f"{HEAD}  sources:\n    views:\n{indent(part, ' ' * 6)}  sinks:\n    out: {{from: views, console: {{}}}}\n"

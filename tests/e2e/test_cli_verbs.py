@@ -38,7 +38,8 @@ def test_explain_shows_the_demo_as_text_with_columns_watermark_state_and_plan(pe
         assert name in answer.out
     assert "Spark's plan" not in answer.out
     assert with_plan.out.startswith(answer.out.rstrip("\n"))
-    assert "Aggregate" in with_plan.out.split("Spark's plan")[1]
+    assert "keeps state: window by article, window (Penstock kernel)" in answer.out
+    assert "TransformWithState" in with_plan.out.split("Spark's plan")[1]
 
 
 @pytest.mark.spark

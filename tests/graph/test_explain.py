@@ -136,7 +136,8 @@ def test_it_is_said_who_keeps_state(graph: Graph, kernel: bool, by: str) -> None
     facts = {"per_page": NodeFacts(COUNTS, None, (Stateful("window", ("page", "window")),), kernel)}
 
     assert f"keeps state: window by page, window {by}\n" in as_text(graph, Analysis(facts))
-    assert [node["kernel"] for node in as_json(graph, Analysis(facts))["nodes"] if node["name"] == "per_page"] == [kernel]
+    nodes = {node["name"]: node for node in as_json(graph, Analysis(facts))["nodes"]}
+    assert (nodes["per_page"]["kernel"], nodes["busy"]["kernel"]) == (kernel, None)
 
 
 def test_mermaid_draws_nodes_and_labelled_edges(graph: Graph, analysis: Analysis) -> None:

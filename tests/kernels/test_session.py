@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernels.driving import CASES, Row
-from tests.kernels.window_oracle import KEYS, VALUES, SessionOracle, choices, drive, driver, small_limits
+from tests.kernels.window_oracle import KEYS, VALUES, SessionOracle, choices, draw_batches, drive, driver, small_limits
 
 from penstock.kernels.aggregate import Aggregate
 from penstock.kernels.base import BUCKET, TIME, Result
@@ -19,22 +19,6 @@ from penstock.kernels.session import Session
 
 SECOND = 1_000_000
 CHOICES = choices()
-
-
-def draw_batches(draw: random.Random, unit: int, keys: tuple[str, ...], columns: list[str]) -> list[list[Row]]:
-    batches = []
-    now, back = draw.choice([0, -20, 1000]), draw.choice([4, 12, 25])
-    for _ in range(draw.choice([1, 4, 5, 6])):
-        rows = []
-        for _ in range(draw.choice([0, 1, 3, 6, 12])):
-            now += draw.choice([0, 0, 1, 1, 5]) if draw.random() < 0.9 else draw.choice([15, 60])
-            time = (now - draw.choice([0, 1, draw.randint(0, back)])) * unit
-            row: Row = {TIME: time + draw.choice([0, 0, -1, 1])}
-            row |= {key: draw.choice([KEYS[key][1][0], *KEYS[key][1]]) for key in keys}
-            row |= {name: draw.choice(VALUES[name][1]) for name in columns}
-            rows.append(row)
-        batches.append(rows)
-    return batches
 
 
 @settings(max_examples=CASES, deadline=None)
@@ -49,7 +33,8 @@ def test_sessions_hold_all_timely_rows(draw: random.Random) -> None:
     kernel = Session(pa.schema([(TIME, pa.int64()), *fields]), keys, aggregates, gap)
     delay = draw.choice([0, 0, 3, 10, 40]) * unit
     run = driver(kernel, max_delay=delay, buckets=draw.choice([1, 2, 3]), seed=draw.randint(0, 1 << 30))
-    batches = draw_batches(draw, unit, keys, columns)
+    values = {name: (KEYS[name] if name in KEYS else VALUES[name])[1] for name in (*keys, *columns)}
+    batches = draw_batches(draw, unit, delay, 2 * gap, values)
     newest = max((row[TIME] for rows in batches for row in rows), default=0)
     with small_limits(draw):
         drive(SessionOracle(keys, aggregates, gap), run, batches, newest + gap)
@@ -63,7 +48,7 @@ def count_kernel(gap: int) -> Session:
 
 
 def at(seconds: float, key: str | None = "a") -> Row:
-    return {TIME: int(seconds * SECOND), "key": key}
+    return {TIME: round(seconds * SECOND), "key": key}
 
 
 def seen(rows: Iterable[Row]) -> list[tuple[str | None, float, float, int]]:
@@ -158,6 +143,13 @@ def test_many_rows_give_the_same_as_few() -> None:
     rows.sort(key=lambda row: row[TIME] + draw.randint(0, 100) * SECOND)
     drive(oracle, run, [rows[start : start + 3000] for start in range(0, 12_000, 3000)], 1000 * SECOND)
     assert run.chunk_count() == 0
+
+
+def test_a_row_is_late_when_a_session_of_its_own_would_end_at_the_watermark() -> None:
+    rows = pa.Table.from_pylist([at(1), at(1.000001)], schema=count_kernel(1).input)
+    late = count_kernel(10 * SECOND).late(0, rows, 11 * SECOND)
+    assert late.missed.tolist() == [1, 0]
+    assert late.dropped.tolist() == [True, False]
 
 
 def test_sessions_need_a_gap() -> None:

@@ -152,6 +152,14 @@ def test_a_late_row_that_gets_into_a_list_corrects_it() -> None:
     assert [late["name"] for _, late, _ in driver.missed] == ["too late"]
 
 
+def test_a_window_that_ends_at_the_watermark_before_is_corrected() -> None:
+    kernel = TopN(SCHEMA, ("user",), 1, (("score", True),), 10 * MS, ("name",), allowed=20 * MS)
+    driver = run(kernel, [row(1 * MS, score=1.0, name="x"), row(10 * MS)], [], [row(3 * MS, score=2.0, name="y")])
+    assert ranked(driver.by_batch[1]) == [(1, "x")]
+    assert driver.by_batch[2] == []
+    assert ranked(driver.corrections) == [(1, "y")]
+
+
 def test_prepare_sends_no_more_than_can_be_listed() -> None:
     rows = [row(n % 20 * MS, f"{n % 3}", score=float(n)) for n in range(600)]
     table = pa.Table.from_pylist(rows, schema=SCHEMA).append_column(BUCKET, pa.array([0] * 600, pa.int32()))

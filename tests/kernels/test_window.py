@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernels.driving import CASES, Row
-from tests.kernels.window_oracle import KEYS, VALUES, WindowOracle, choices, drive, driver, small_limits
+from tests.kernels.window_oracle import KEYS, VALUES, WindowOracle, choices, draw_batches, drive, driver, small_limits
 
 from penstock.kernels.aggregate import Aggregate
 from penstock.kernels.base import BUCKET, NO_WATERMARK, TIME, Result
@@ -25,7 +25,7 @@ CHOICES = choices()
 
 def draw_case(draw: random.Random, **fixed: Any) -> tuple[Window, WindowOracle, list[list[Row]], int]:
     """A kernel, its oracle, batches of rows, and the delay of the watermark."""
-    unit = draw.choice([1, 1000, SECOND, 60 * SECOND])
+    unit = draw.choice([1, 1000, 1000, SECOND, SECOND, 60 * SECOND])
     size = draw.randint(1, 12) * unit
     slide = size if draw.random() < 0.35 else draw.randint(1, size // unit) * unit
     keys = tuple(draw.sample(sorted(KEYS), draw.choice([0, 0, 1, 1, 1, 2, 3])))
@@ -37,32 +37,11 @@ def draw_case(draw: random.Random, **fixed: Any) -> tuple[Window, WindowOracle, 
     given_slide = None if slide == size and draw.random() < 0.5 else slide
     kernel = Window(pa.schema([(TIME, pa.int64()), *fields, *replays]), keys, aggregates, size, given_slide, **options)
     oracle = WindowOracle(keys, aggregates, size, slide, **options)
-    batches = draw_batches(draw, unit, keys, list(columns), bool(replays))
-    return kernel, oracle, batches, draw.choice([0, 0, 0, 3, 10]) * unit
-
-
-def draw_batches(
-    draw: random.Random, unit: int, keys: tuple[str, ...], columns: list[str], replays: bool
-) -> list[list[Row]]:
-    batches = []
-    now = draw.choice([0, 0, -20, 1000])
-    back = draw.choice([4, 12, 25])
-    for _ in range(draw.choice([1, 4, 5, 6, 7])):
-        rows = []
-        for _ in range(draw.choice([0, 1, 3, 6, 9])):
-            now += draw.choice([0, 0, 1, 2, 5]) if draw.random() < 0.95 else draw.choice([15, 60])
-            time = (now - draw.choice([0, 1, draw.randint(0, back)])) * unit + draw.randint(0, unit - 1)
-            row: Row = {TIME: time if draw.random() < 0.7 else time - time % unit}
-            for key in keys:
-                values = KEYS[key][1]
-                row[key] = values[0] if draw.random() < 0.5 else draw.choice(values)
-            for name in columns:
-                row[name] = draw.choice(VALUES[name][1])
-            if replays:
-                row["_replayed"] = draw.random() < 0.4
-            rows.append(row)
-        batches.append(rows)
-    return batches
+    delay = draw.choice([0, 0, 0, 3, 10]) * unit
+    values = {name: (KEYS[name] if name in KEYS else VALUES[name])[1] for name in (*keys, *columns)}
+    values |= {"_replayed": [False, True, None]} if replays else {}
+    reach = size + max(kernel.allowed, kernel.retained)
+    return kernel, oracle, draw_batches(draw, unit, delay, reach, values), delay
 
 
 def check(draw: random.Random, **fixed: Any) -> None:
@@ -112,7 +91,7 @@ def count_kernel(size: int, slide: int | None = None, **options: Any) -> Window:
 
 
 def at(seconds: float, key: str | None = "a") -> Row:
-    return {TIME: int(seconds * SECOND), "key": key}
+    return {TIME: round(seconds * SECOND), "key": key}
 
 
 def seen(rows: Iterable[Row]) -> list[tuple[str | None, int, int]]:
@@ -288,6 +267,7 @@ def test_rows_are_written_few_times_however_many_batches_there_are() -> None:
     for batch in range(200):
         result = kernel.advance(state, prepared(kernel, [at(1, f"{batch} {n}") for n in range(10)]), 0, 0)
         written += sum(table.num_rows for table in result.put.values())
+        assert not set(result.put) & set(result.drop)
         state.take(result)
     assert written < 2000 * 8
     assert len(state) <= 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -319,3 +319,32 @@ def choices() -> list[Aggregate]:
             options = (1.0, 2.0) if function == "top_k" else (None,)
             found += [Aggregate(f"{function} {column} {option}", function, column, option) for option in options]
     return found
+
+
+def draw_batches(
+    draw: random.Random, unit: int, delay: int, reach: int, fields: Mapping[str, Sequence[Any]]
+) -> list[list[Row]]:
+    """Batches of rows, in and out of order, many of them around the watermark they are judged by, up to `reach` behind.
+
+    `fields` are the columns and their values; the first value is the most frequent.
+    """
+    batches: list[list[Row]] = []
+    newest: list[int] = []
+    now, back = draw.choice([0, 0, -20, 1000]), draw.choice([2, 10, 40])
+    for _ in range(draw.choice([1, 4, 5, 6, 7])):
+        judged = newest[-2] - delay if len(newest) > 1 else None
+        now += draw.choice([0, 4, 12])
+        rows: list[Row] = []
+        for _ in range(draw.choice([0, 1, 3, 6, 9])):
+            now += draw.choice([0, 0, 1, 2, 5]) if draw.random() < 0.95 else 40
+            if judged is not None and draw.random() < 0.35:
+                time = judged - draw.randint(-unit, reach)
+            else:
+                time = (now - draw.choice([0, 1, draw.randint(0, back)])) * unit + draw.randint(0, unit - 1)
+            row: Row = {TIME: draw.choice([time, time, time - time % unit])}
+            for name, values in fields.items():
+                row[name] = values[0] if draw.random() < 0.4 else draw.choice(values)
+            rows.append(row)
+        newest.append(max([*(row[TIME] for row in rows), *newest], default=now * unit))
+        batches.append(rows)
+    return batches

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 from tests.kernels.window_oracle import comparable
 
@@ -169,10 +170,9 @@ def die(harness: Harness, place: str) -> None:
         if number >= int(batch):
             dying(point, number)
 
-    harness._hook = hook  # type: ignore[method-assign]
-    harness.step()
+    with patch.object(harness, "_hook", hook):
+        harness.step()
     assert harness._running is None, f"nothing came to {place}"
-    harness._hook = dying  # type: ignore[method-assign]
 
 
 def _given(row: Row) -> Row:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from tests.kernels.driving import Driver
-from tests.oracle.streams import SECOND, Feed, Moment, Row, Step, draw_feeds, pipeline, plain, play
+from tests.oracle.streams import SECOND, Feed, Moment, Row, Step, Verdict, draw_feeds, pipeline, plain, play
 
 from penstock.components.base import StepContext
 from penstock.components.shared.kernel_inputs import arrow_schema
@@ -47,7 +47,7 @@ CALLS = {
     "middle": "percentile(n, 0.5)",
     "good": "count(*) FILTER (WHERE ok)",
     "ratio": "sum(n) / count(*)",
-    "rounded": "round(avg(x), 3)",
+    "rounded": "round(avg(n), 3)",
     "mixed": "coalesce(max(j), 0) * 2 + count(*)",
     "chosen": "sum(CASE WHEN ok THEN j ELSE -1 END)",
 }
@@ -109,7 +109,7 @@ class Draw:
 class Nobody:
     """Spark is asked instead, once for all rows."""
 
-    def batch(self, moment: Moment) -> tuple[list[Row], int]:
+    def batch(self, moment: Moment) -> Verdict:
         raise NotImplementedError
 
 
