@@ -171,10 +171,12 @@ def with_files(late: str, more: str = "") -> str:
         late: {late}
         steps:
           minutes: {{from: views, window: {{size: 1 minute, values: {{total: sum(n)}}}}}}
-          recent: {{from: views, rolling: {{over: 1 minute, values: {{total: sum(n)}}}}{more}}}
+          recent: {{from: views, rolling: {{over: 1 minute, values: {{total: sum(n)}}}}}}
+          {more}
         sinks:
           to_minutes: {{from: minutes, sqlite: {{path: out.db, table: minutes}}}}
           to_recent: {{from: recent, sqlite: {{path: out.db, table: recent}}}}
+          {"to_once: {from: once, sqlite: {path: out.db, table: once}}" if more else ""}
     """
 
 
@@ -191,11 +193,10 @@ def kept_files(outcome: Outcome, step: str) -> list[Row]:
     return sorted((item.asDict() for item in rows), key=lambda item: str(item["id"]))
 
 
-@pytest.mark.parametrize("point", ["batch.after_sinks", "batch.after_ledger"])
-def test_late_rows_of_a_batch_that_is_run_again_are_kept_once(project: Project, point: str) -> None:
+def test_late_rows_of_a_batch_that_is_run_again_are_kept_once(project: Project) -> None:
     put_rows(project)
     graph = project.build(with_files("side"))
-    run(graph, project.folder / "state", die_at=f"{point}@3")
+    run(graph, project.folder / "state", die_at="batch.after_ledger@3")
     outcome = run(graph, project.folder / "state")
     for step in ("minutes", "recent"):
         kept = kept_files(outcome, step)
@@ -208,24 +209,20 @@ def test_late_rows_of_a_batch_that_is_run_again_are_kept_once(project: Project, 
 
 def test_declared_tables_take_the_late_rows_of_all_steps_or_of_one(project: Project) -> None:
     put_rows(project)
-    everywhere = "{policy: side, sink: {sqlite: {path: late.db, table: everything}}}"
-    own = ", late: {policy: side, sink: {sqlite: {path: late.db, table: only_recent}}}"
-    run(project.build(with_files(everywhere, own)), project.folder / "state")
-    columns = "id, ts, n, late_step, late_batch, late_by_ms, late_window_start, late_window_end"
+    own = "once: {from: views, dedupe: {by: [id]}, late: {policy: side, sink: {sqlite: {path: late.db, table: own}}}}"
+    everything = "{policy: side, sink: {sqlite: {path: late.db, table: everything}}}"
+    run(project.build(with_files(everything, own)), project.folder / "state")
+    columns = (
+        "late_step, id, n, late_batch, late_by_ms, substr(late_window_start, 1, 19), substr(late_window_end, 1, 19)"
+    )
     minute = ("2024-01-01 00:00:00", "2024-01-01 00:01:00")
-    shared = table(project.folder / "late.db", f"SELECT {columns} FROM everything ORDER BY id")
-    assert [(item[0], item[3:6], tuple(str(bound)[:19] for bound in item[6:])) for item in shared] == [
-        (id, ("minutes", 3, 80_000), minute) for id in ("d", "f")
+    assert table(project.folder / "late.db", f"SELECT {columns} FROM everything ORDER BY 1, 2") == [
+        ("minutes", "d", 1, 3, 80_000, *minute),
+        ("minutes", "f", 1, 3, 80_000, *minute),
+        ("recent", "d", 1, 3, 134_000, None, None),
+        ("recent", "f", 1, 3, 110_000, None, None),
     ]
-    alone = table(project.folder / "late.db", f"SELECT {columns} FROM only_recent ORDER BY id")
-    assert [(item[0], item[3:]) for item in alone] == [
-        ("d", ("recent", 3, 134_000, None, None)),
-        ("f", ("recent", 3, 110_000, None, None)),
+    assert table(project.folder / "late.db", f"SELECT {columns} FROM own ORDER BY 1, 2") == [
+        ("once", "d", 1, 3, 134_000, None, None),
+        ("once", "f", 1, 3, 110_000, None, None),
     ]
-
-
-def test_one_table_takes_the_late_rows_of_two_steps(project: Project) -> None:
-    put_rows(project)
-    run(project.build(with_files("{policy: side, sink: {sqlite: {path: late.db, table: late}}}")), project.folder / "s")
-    found = table(project.folder / "late.db", "SELECT late_step, id FROM late ORDER BY 1, 2")
-    assert found == [("minutes", "d"), ("minutes", "f"), ("recent", "d"), ("recent", "f")]

@@ -185,7 +185,7 @@ class TestSeveralSinks:
 
 
 SQL = {
-    "SELECT window.start AS t, count(DISTINCT id) AS c FROM views GROUP BY window(ts, '1 minute')":
+    "SELECT window.start AS t, count(DISTINCT id, n) AS c FROM views GROUP BY window(ts, '1 minute')":
         ("OPERATORS_UNSUPPORTED", 9, 27),
     "SELECT * FROM views ORDER BY ts": ("OPERATORS_UNSUPPORTED", 9, 27),
     "SELECT * FROM views LIMIT 5": ("OPERATORS_UNSUPPORTED", 9, 27),
@@ -236,7 +236,7 @@ sinks:
             ("filter: id", ("TYPE_MISMATCH", 8, 30)),
             ("filter: id >", ("SQL_SYNTAX", 8, 34)),
             ("select: [id, nope]", ("SQL_UNKNOWN_COLUMN", 8, 30)),
-            ("dedupe: {by: [iid]}", ("COLUMN_UNKNOWN", 8, 30)),
+            ("dedupe: {by: [iid]}", ("COLUMN_UNKNOWN", 8, 35)),
         ],
     )
     def test_other_steps_are_refused_at_their_place(

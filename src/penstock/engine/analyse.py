@@ -11,6 +11,7 @@ from penstock.components.base import KernelStep, Sink, Step
 from penstock.components.shared.event_time import DELAY, hold_of
 from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import FrameBuilder, columns_of
+from penstock.engine.late import late_problems
 from penstock.engine.lower import choose_trunk, trunk_frame
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
 from penstock.errors import PenstockError, Problem, Severity
@@ -79,6 +80,7 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path, buckets: int | None 
     modes = _Modes(spark, graph, frames, facts)
     problems.extend(_changing_problems(graph, builder))
     problems.extend(_late_problems(graph, facts, frames))
+    problems.extend(late_problems(graph, [name for name in builder.builds if name in frames], frames))
     problems.extend(modes.problems())
     trunk = choose_trunk(graph, {name for name, fact in facts.items() if fact.stateful})
     if all(name in frames for name in trunk):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.components.base import HEARTBEAT, RAW, ReadContext, Sink, Source
+from penstock.components.shared.arrow import in_arrow
 from penstock.components.shared.event_time import event_time_of, micros_of
 from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.components.sinks.files import Files
@@ -104,7 +105,7 @@ def dead_of_step(rows: DataFrame, kernel: Kernel, side: int, step: str, pipeline
     names = [name for name in rows.columns if name != REPLAYED]
     timed = rows.withColumn(TIME, micros_of(rows, column))
     text = F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)))
-    marked = timed.withColumn(RAW, text).mapInArrow(_pick_dead(kernel, side), f"`{RAW}` string")
+    marked = in_arrow(timed.withColumn(RAW, text), _pick_dead(kernel, side), f"`{RAW}` string")
     return marked.select(
         F.lit(pipeline).alias("pipeline"),
         F.lit(step).alias("source"),

@@ -6,18 +6,22 @@ are its rows read once more and the late ones picked out, so a stream without la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.components.base import Sink
+from penstock.components.shared.arrow import in_arrow
 from penstock.components.shared.event_time import event_time_of, hold_of, micros_of
 from penstock.components.sinks.files import Files
 from penstock.engine.state.pack import micros
+from penstock.errors import Location, Problem
+from penstock.graph.nodes import Graph
 from penstock.kernels.base import TIME, Kernel
 from penstock.spec.fields import Config
+from penstock.spec.pipeline import Step as StepSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +50,40 @@ def late_columns(frame: DataFrame) -> dict[str, str]:
     return {item.name: item.dataType.simpleString() for item in frame.schema.fields} | COLUMNS
 
 
+def late_problems(graph: Graph, steps: Iterable[str], frames: Mapping[str, DataFrame]) -> Iterator[Problem]:
+    """What would keep late rows of these steps from being stored: names that are taken, or a sink that cannot."""
+    tables: dict[str, tuple[str, dict[str, str]]] = {}
+    for step in steps:
+        spec = graph.nodes[step].spec
+        assert isinstance(spec, StepSpec)
+        policy = graph.file.pipeline.late_policy(spec)
+        if policy.policy != "side":
+            continue
+        place = graph.location(step) if spec.late is None else graph.location(step, "late")
+        for source in graph.nodes[step].inputs:
+            columns = late_columns(frames[source])
+            for name in frames[source].columns:
+                if name.lower() in COLUMNS:
+                    yield Problem("COLUMN_REPEATED", {"node": f"late rows of {step}", "column": name}, place)
+            if isinstance(policy.sink, Sink):
+                for problem in policy.sink.check_columns(f"{SINK}_{step}", columns):
+                    yield Problem(problem.code, problem.params, problem.location or place)
+                yield from _two_kinds(policy.sink, f"{step} ({source})", columns, place, tables)
+
+
+def _two_kinds(
+    sink: Sink, whose: str, columns: dict[str, str], place: Location, tables: dict[str, tuple[str, dict[str, str]]]
+) -> Iterator[Problem]:
+    """A problem if rows with other columns go to the same table; folders are apart for each step."""
+    table = getattr(sink, "table", None)
+    if table is None:
+        return
+    other, known = tables.setdefault(sink.model_dump_json(), (whose, columns))
+    if known != columns:
+        reason = f"late rows of {whose} have other columns than those of {other}"
+        yield Problem("SINK_TABLE_DIFFERS", {"node": SINK, "table": table, "reason": reason}, place)
+
+
 def late_rows(rows: DataFrame, kernel: Kernel, side: int, step: str, batch: int, watermark_ms: int) -> DataFrame:
     """The late ones among a step's input rows of a batch, once for each window they missed."""
     from pyspark.sql import functions as F
@@ -56,7 +94,7 @@ def late_rows(rows: DataFrame, kernel: Kernel, side: int, step: str, batch: int,
     names = rows.columns
     timed = rows.withColumn(TIME, micros_of(rows, column))
     fields = ", ".join(f"`{name}` {kind}" for name, kind in late_columns(rows).items())
-    marked = timed.mapInArrow(_pick(kernel, side, names, watermark), fields)
+    marked = in_arrow(timed, _pick(kernel, side, names, watermark), fields)
     return marked.withColumn("late_step", F.lit(step)).withColumn("late_batch", F.lit(batch).cast("bigint"))
 
 

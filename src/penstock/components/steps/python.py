@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from penstock.components.base import CheckContext, Step, StepContext
+from penstock.components.shared.arrow import in_arrow
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 from penstock.spec.schema import Schema
@@ -69,7 +70,7 @@ python: {function: "mypipeline.steps:clean", over: frame}
                 "INPUT_COUNT", node=context.node, component="python over arrow", expected="one input", found=len(inputs)
             )
         (frame,) = inputs.values()
-        return frame.mapInArrow(function, self.row_schema.ddl)
+        return in_arrow(frame, function, self.row_schema.ddl)
 
     def _load(self, folder: Path, node: str) -> Callable[..., Any]:
         module_name, _, function_name = self.function.partition(":")

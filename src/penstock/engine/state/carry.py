@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.components.base import Carried, KernelInput
+from penstock.components.shared.arrow import in_arrow
 from penstock.components.shared.event_time import delay_of, hold_of, with_event_time
 from penstock.engine.state.carrier import Carrier
 from penstock.engine.state.counters import Counters
@@ -50,4 +51,4 @@ def _packed(
     keys = [F.col(f"`{name}`") for name in rows.keys]
     bucket = F.pmod(F.xxhash64(*keys), F.lit(buckets)).cast("int") if keys else F.lit(0)
     pack = packer(carried.kernel, side, hold, buckets, counters)
-    return rows.rows.withColumn(BUCKET, bucket).mapInArrow(pack, PACKED)
+    return in_arrow(rows.rows.withColumn(BUCKET, bucket), pack, PACKED)
