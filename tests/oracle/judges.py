@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import h3  # type: ignore[import-untyped]
@@ -10,7 +10,7 @@ from tests.kernels import rolling_oracle
 from tests.kernels.join_oracle import ChangelogJoinOracle, IntervalJoinOracle
 from tests.kernels.small_oracles import DedupeOracle, LatestOracle, TopNOracle
 from tests.kernels.window_oracle import SessionOracle, WindowOracle
-from tests.oracle.streams import NEVER, Moment, Row, Verdict
+from tests.oracle.streams import NEVER, Judge, Moment, Row, Verdict
 
 from penstock.kernels.aggregate import Aggregate
 
@@ -159,3 +159,21 @@ class ChangelogJoin:
     def batch(self, moment: Moment) -> Verdict:
         left, right = (moment.rows[source] for source in self.sources)
         return Verdict(self.oracle.batch(moment.watermark, left, right), 0)
+
+
+@dataclass
+class Chained:
+    """A step after another one: it gets what that one gives, in the batch in which it gives it.
+
+    `time` says when such a row happened; `hold` is by how much the first one's rows may be behind the watermark.
+    """
+
+    first: Judge
+    second: Judge
+    time: Callable[[Row], int]
+    hold: int = 0
+
+    def batch(self, moment: Moment) -> Verdict:
+        given = [{**row, "_time": self.time(row)} for row in self.first.batch(moment).rows]
+        before, watermark = (mark if mark == NEVER else mark - self.hold for mark in (moment.before, moment.watermark))
+        return self.second.batch(Moment(moment.number, {"": given}, before, watermark))

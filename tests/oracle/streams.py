@@ -76,7 +76,8 @@ class Step:
 
     name: str
     text: str
-    judge: Judge
+    judge: Judge | None
+    """None for a step that only others read; it has no sink."""
 
 
 class Drawn(Protocol):
@@ -138,7 +139,7 @@ def pipeline(path: Path, sources: Mapping[str, str], delay: int, steps: Sequence
     """Writes a pipeline in which each step has a sink of its own."""
     declared = "".join(SOURCE.format(name=name, schema=schema, delay=delay) for name, schema in sources.items())
     listed = "".join(f"    {step.name}: {{{step.text}}}\n" for step in steps)
-    sinks = "".join(f"    to_{step.name}: {{from: {step.name}, memory: {{}}}}\n" for step in steps)
+    sinks = "".join(f"    to_{step.name}: {{from: {step.name}, memory: {{}}}}\n" for step in steps if step.judge)
     path.write_text(f"{HEAD}{declared}  steps:\n{listed}  sinks:\n{sinks}{more}")
     return path
 
@@ -238,13 +239,13 @@ def check(path: Path, feeds: Sequence[Feed], delay: int, steps: Sequence[Step]) 
         play(harness, feeds)
         history = moments(harness, feeds, delay)
         entries = harness.ledger()
-        given = {step.name: dict(harness.batches(f"to_{step.name}")) for step in steps}
-    for step in steps:
+        judged = [(step.name, step.judge, dict(harness.batches(f"to_{step.name}"))) for step in steps if step.judge]
+    for name, judge, given in judged:
         for moment, entry in zip(history, entries, strict=True):
-            verdict, place = step.judge.batch(moment), f"{step.name} in batch {moment.number}"
-            assert plain(given[step.name].get(moment.number, [])) == plain(verdict.rows), place
-            assert entry.late.get(step.name, 0) == verdict.late, f"late rows of {place}"
-            assert entry.rows_dead.get(step.name, 0) == verdict.dead, f"dead letters of {place}"
+            verdict, place = judge.batch(moment), f"{name} in batch {moment.number}"
+            assert plain(given.get(moment.number, [])) == plain(verdict.rows), place
+            assert entry.late.get(name, 0) == verdict.late, f"late rows of {place}"
+            assert entry.rows_dead.get(name, 0) == verdict.dead, f"dead letters of {place}"
 
 
 def plain(rows: Sequence[Row]) -> list[str]:

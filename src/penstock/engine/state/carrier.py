@@ -79,7 +79,29 @@ def _watermark(timer_values: TimerValues) -> int:
     return max(int(timer_values.getCurrentWatermarkInMs()), 0)
 
 
+class _Column(pd.Series):
+    """A column that stays as it is.
+
+    Spark takes nested values apart with `apply`; on the way it would lose NaN and stumble over nulls and maps.
+    """
+
+    def apply(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+class _Frame(pd.DataFrame):
+    """Rows whose columns stay as they are."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return _Frame
+
+    @property
+    def _constructor_sliced(self) -> type[pd.Series[Any]]:
+        return _Column
+
+
 def _as_pandas(rows: pa.Table) -> Iterator[pd.DataFrame]:
     """Rows as Spark takes them: pandas in name, Arrow inside, so that nothing is converted."""
     for start in range(0, rows.num_rows, _ROWS_OUT):
-        yield rows.slice(start, _ROWS_OUT).combine_chunks().to_pandas(types_mapper=pd.ArrowDtype)
+        yield _Frame(rows.slice(start, _ROWS_OUT).combine_chunks().to_pandas(types_mapper=pd.ArrowDtype))
