@@ -176,4 +176,6 @@ class Chained:
     def batch(self, moment: Moment) -> Verdict:
         given = [{**row, "_time": self.time(row)} for row in self.first.batch(moment).rows]
         before, watermark = (mark if mark == NEVER else mark - self.hold for mark in (moment.before, moment.watermark))
-        return self.second.batch(Moment(moment.number, {"": given}, before, watermark))
+        verdict = self.second.batch(Moment(moment.number, {"": given}, before, watermark))
+        assert verdict.late == 0, "what a step gives must not be late for the next"
+        return verdict

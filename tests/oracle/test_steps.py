@@ -257,9 +257,10 @@ def check_dedupe(folder: Path, first: Case, second: Case) -> None:
     second = later(second)
     with Harness(path) as harness:
         feed(harness, first, lambda row: "views")
-        early = harness.rows("to_once")
         harness.advance_watermark(at(FORGOTTEN))
+        early = harness.rows("to_once")
         feed(harness, second, lambda row: "views")
+        harness.finish()
         both = harness.rows("to_once")
     for passed, case in ((early, first), (both[len(early) :], second)):
         keys = {(row["id"], row["kind"]) for row in timed(case.rows)}
