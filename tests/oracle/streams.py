@@ -26,7 +26,7 @@ START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 START_MICROS = int(START.timestamp()) * SECOND
 NEVER = -(1 << 62)
 """The watermark before there is one."""
-SIDE_BY_SIDE = 5
+SIDE_BY_SIDE = 7
 """How many streams, each with its own keys and its own habits, are drawn for one query: starting one is what costs."""
 HEAD = "apiVersion: penstock/v1\nkind: Pipeline\nmetadata: {name: oracle}\nspec:\n  sources:\n"
 SOURCE = """\

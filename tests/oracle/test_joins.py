@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 SCHEMA = "id: bigint, k: string, n: bigint, gone: boolean, ts: timestamp"
 COLUMNS = ("id", "k", "n", "gone", "ts")
 SOURCES = ("left", "right")
-KINDS = ("inner", "left", "right", "full")
+KINDS = ("full", "left", "right", "inner")
 
 
 def draw_row(chance: random.Random, number: int) -> Row:
@@ -62,20 +62,20 @@ def changelog(chance: random.Random, how: str, remember: int | None) -> Step:
 
 def check_joins(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
-    delay = (5, 0, 10, 5)[seed % 4]
+    delay = (5, 0, 10)[seed % 3]
     feeds = draw_feeds(chance, dict.fromkeys(SOURCES, draw_row), delay, late=True)
-    steps = [join(chance, KINDS[seed % 4]), changelog(chance, KINDS[seed % 2], (None, 10, 0, None)[seed % 4])]
+    steps = [join(chance, KINDS[seed % 4]), changelog(chance, ("inner", "left")[seed % 2], (None, 10, 0)[seed % 3])]
     path = pipeline(folder / "joins.yaml", dict.fromkeys(SOURCES, SCHEMA), delay, steps)
     print(path.read_text(), *feeds, sep="\n")
     check(path, feeds, delay, steps)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_joins_give_what_plain_python_gives(tmp_path: Path, seed: int) -> None:
     check_joins(tmp_path, seed)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(1000, 1040))
+@pytest.mark.parametrize("seed", range(1000, 1030))
 def test_joins_in_many_cases(tmp_path: Path, seed: int) -> None:
     check_joins(tmp_path, seed)

@@ -74,24 +74,24 @@ def latest(chance: random.Random, forget: int | None) -> Step:
 
 def check_rows(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
-    delay = (5, 0, 10, 5)[seed % 4]
+    delay = (5, 0, 10)[seed % 3]
     feeds = draw_feeds(chance, {"rows": draw_row}, delay, late=True)
     steps = [
         rolling(chance, at_once=bool(seed % 2)),
         dedupe(chance, delay, at_once=bool(seed // 2 % 2)),
-        latest(chance, forget=(None, 10, None, 40)[seed % 4]),
+        latest(chance, forget=(None, 10, 40)[seed % 3]),
     ]
     path = pipeline(folder / "rows.yaml", {"rows": SCHEMA}, delay, steps)
     print(path.read_text(), *feeds, sep="\n")
     check(path, feeds, delay, steps)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_rows_are_what_plain_python_gives(tmp_path: Path, seed: int) -> None:
     check_rows(tmp_path, seed)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(1000, 1040))
+@pytest.mark.parametrize("seed", range(1000, 1030))
 def test_rows_in_many_cases(tmp_path: Path, seed: int) -> None:
     check_rows(tmp_path, seed)
