@@ -21,7 +21,8 @@ from benchmarks.views import Views
 from benchmarks.workloads import Entry, Target, Workload
 
 _LONG_RUN = 60.0
-"""A contender whose cold run takes longer than this gets one warm round instead of two."""
+"""A contender whose cold run takes longer than this gets one warm round."""
+_WARM_ROUNDS = 4
 _NAMES = ("seconds", "cpu_seconds", "memory_bytes")
 
 
@@ -117,8 +118,8 @@ class Match:
             with self._contender(record.entry) as contender:
                 cold = self._checked(record, contender, record.entry.large)
                 record.whole.append(Run(self._ended - contender.started, cold.cpu_seconds, cold.memory_bytes))
-                # The first warm round does not count if there is another: compilers are still at work.
-                for last in (True,) if cold.seconds > _LONG_RUN else (False, True):
+                # Only the last warm round counts: before it, compilers are still at work.
+                for last in (True,) if cold.seconds > _LONG_RUN else (*(False,) * (_WARM_ROUNDS - 1), True):
                     small = self._checked(record, contender, record.entry.small)
                     large = self._checked(record, contender, record.entry.large)
                     if last:

@@ -31,6 +31,7 @@ DISTINCT = "by: [user], values: {n: count(*), items: count_distinct(item)}"
 STEPS = {
     "passthrough": "filter: ms > 100",
     "reporting": f"window: {{size: 1 minute, {COUNT}}}",
+    "reporting-late": f"window: {{size: 1 minute, {COUNT}}}, late: side",
     "sliding": f"window: {{size: 1 hour, slide: 1 minute, {COUNT}}}",
     "rolling": f"rolling: {{over: 1 hour, {DISTINCT}}}",
     "rolling-week": f"rolling: {{over: 7 days, {DISTINCT}}}",

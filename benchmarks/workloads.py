@@ -149,4 +149,15 @@ SKEW = Workload(
     ),
     (Target("penstock, users alike", 0.9, own="penstock, a third on few"),),
 )
-WORKLOADS = {workload.name: workload for workload in (REPORTING, SKEW, ROLLING, SLIDING)}
+LATE = Workload(
+    "late",
+    "count per user and minute of a clean stream: late rows would be dropped, or kept and fed again",
+    "windows",
+    (
+        _duckdb("reporting", 500_000, 2_000_000),
+        replace(_penstock("reporting", 500_000, 2_000_000, 10), name="penstock, late: drop"),
+        replace(_penstock("reporting-late", 500_000, 2_000_000, 10), name="penstock, late: side"),
+    ),
+    (Target("penstock, late: drop", 0.9, own="penstock, late: side"),),
+)
+WORKLOADS = {workload.name: workload for workload in (REPORTING, LATE, SKEW, ROLLING, SLIDING)}

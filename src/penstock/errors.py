@@ -467,6 +467,12 @@ define(
     "Guard the expression, for example with `try_cast` or `try_divide`; nothing of the batch was kept.",
     exit_code=1,
 )
+define(
+    "SUM_OVERFLOW",
+    "in step '{step}' {reason}",
+    "Make the column a decimal or a double in an earlier step; nothing of the batch was kept.",
+    exit_code=1,
+)
 define("CONF_NOT_ALLOWED", "Spark option '{key}' cannot be set: {reason}", "{advice}")
 define("USAGE", "{reason}", "{advice}")
 define("TESTS_MISSING", "{path} holds no tests", "Add `tests:` with `given` and `expect`.")

@@ -81,7 +81,8 @@ def test_late_rows_are_set_aside_or_correct_what_was_given(
     with Harness(project.write(body(steps, {"out": "from: counts, memory: {key: [t]}"}))) as harness:
         harness.feed("views", [view(0.5), view(2)])
         harness.feed("views", [view(3)])
-        harness.feed("views", [view(0.6), view(3.5)])
+        # The second one is late too, but the query does not want it.
+        harness.feed("views", [view(0.6), view(0.7, n=0), view(3.5)])
         harness.finish()
         found = {at(row["t"]): row["c"] for row in harness.rows("out")}
         late = [(at(row["ts"]), at(row["late_window_start"])) for row in harness.late("counts")]

@@ -28,6 +28,7 @@ def told(message: str) -> Problem:
         ("[STREAMING_QUERY_EVOLUTION_ERROR.X] Sources changed. SQLSTATE: 42KDE", "STATE_SOURCES_CHANGED"),
         ("[FAILED_READ_FILE.NO_HINT] Error while reading file:///in/a.parquet. SQLSTATE: KD001", "SOURCE_FILE_CORRUPT"),
         ("file:/in/a.parquet is not a Parquet file. Expected magic number", "SOURCE_FILE_CORRUPT"),
+        ("OverflowError: step 'minutes': a sum of 'n' does not fit into 64 bits", "SUM_OVERFLOW"),
         ("[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` ... SQLSTATE: 22012", "ROW_FAILED"),
         ("something nobody has seen", "BATCH_FAILED"),
     ],
@@ -110,3 +111,28 @@ def test_a_row_that_makes_a_step_fail_stops_the_run_and_nothing_of_the_batch_is_
     assert raised.value.code == "ROW_FAILED"
     assert str(raised.value.problems[0].params["reason"]).startswith(reason)
     assert "\n" not in str(raised.value.problems[0].params["reason"])
+
+
+@pytest.mark.parametrize(
+    "step", ["window: {size: 1 minute, values: {n: sum(n)}}", "rolling: {over: 1 minute, values: {s: sum(n)}}"]
+)
+def test_a_sum_that_does_not_fit_stops_the_run_with_the_step_named(step: str, project: Project) -> None:
+    rows = [{"ts": "2024-01-01T00:00:00Z", "n": (1 << 63) - 1}, {"ts": "2024-01-01T00:00:01Z", "n": 1}]
+    project.put("in/1.json", json_lines(rows))
+    project.put("in/2.json", json_lines([{"ts": "2024-01-01T02:00:00Z", "n": 1}]))
+    graph = project.build(f"""
+        sources:
+          views:
+            files: {{path: ./in, maxFilesPerBatch: 1}}
+            format: {{json: {{schema: {{ts: timestamp, n: bigint}}}}}}
+            eventTime: {{column: ts, maxDelay: 0 seconds}}
+        steps:
+          summed: {{from: views, {step}}}
+        sinks:
+          out: {{from: summed, sqlite: {{path: out.db, table: t}}}}
+    """)
+    with pytest.raises(PenstockError) as raised:
+        run(graph, project.folder / "state")
+    assert raised.value.code == "SUM_OVERFLOW"
+    assert raised.value.problems[0].params["step"] == "summed"
+    assert "does not fit into 64 bits" in str(raised.value.problems[0].params["reason"])

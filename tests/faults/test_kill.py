@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.faults.processes import LIGHT, Process, descendants, is_running, kill, until
-from tests.faults.victim import FILES, ROW_SINKS, WINDOW_SINKS, Victim
+from tests.faults.victim import FILES, ROLLED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
 
 from penstock.components.shared.crashpoints import POINTS
 
 pytestmark = pytest.mark.spark
 
-SEVERAL = (*ROW_SINKS, *WINDOW_SINKS)
+SEVERAL = (*ROW_SINKS, *WINDOW_SINKS, *ROLLED_SINKS)
 JVM_SECONDS = 5.0
 
 

@@ -24,6 +24,7 @@ _START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 _SECONDS_PER_ROW = 3
 _WINDOW = 60
 _MAX_DELAY = 30
+_OVER = 300
 _WITH_BAD_ROWS = (0, 2, 4, 7)
 
 _HEAD = """\
@@ -39,12 +40,14 @@ spec:
       eventTime: {column: ts, maxDelay: 30 seconds}
 """
 _WINDOWED = """\
-  steps:
     per_minute:
       from: events
       sql: |
         SELECT unix_timestamp(window.start) AS minute, user, count(*) AS events, sum(amount) AS total, sum(id) AS ids
         FROM events GROUP BY window(ts, '1 minute'), user
+"""
+_ROLLED = """\
+    recent: {from: events, rolling: {by: [user], over: 5 minutes, values: {seen: count(*), spent: sum(amount)}}}
 """
 _SINKS = {
     "row_files": "{from: events, files: {path: ./out/rows}}",
@@ -53,11 +56,14 @@ _SINKS = {
     "window_files": "{from: per_minute, files: {path: ./out/windows}}",
     "window_table": "{from: per_minute, sqlite: {path: ./out/out.db, table: window_table}}",
     "window_latest": "{from: per_minute, sqlite: {path: ./out/out.db, table: window_latest, key: [minute, user]}}",
+    "rolled_table": "{from: recent, sqlite: {path: ./out/out.db, table: rolled_table}}",
 }
 ROW_SINKS = ("row_files", "row_table", "row_latest")
 WINDOW_SINKS = ("window_files", "window_table", "window_latest")
+ROLLED_SINKS = ("rolled_table",)
 
 Window = tuple[int, str, int, int, int]
+Rolled = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,12 @@ class Victim:
     bad: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        windowed = any(sink in WINDOW_SINKS for sink in self.sinks)
+        wanted = ((WINDOW_SINKS, _WINDOWED), (ROLLED_SINKS, _ROLLED))
+        steps = "".join(text for names, text in wanted if any(sink in names for sink in self.sinks))
         sinks = "".join(f"    {name}: {_SINKS[name]}\n" for name in self.sinks)
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "in").mkdir()
-        self.pipeline.write_text(f"{_HEAD}{_WINDOWED if windowed else ''}  sinks:\n{sinks}", "utf-8")
+        self.pipeline.write_text(f"{_HEAD}{'  steps:' if steps else ''}\n{steps}  sinks:\n{sinks}", "utf-8")
         for number in range(self.files):
             self._add_file(number)
 
@@ -144,6 +151,19 @@ class Victim:
             if start + _WINDOW <= newest - _MAX_DELAY
         )
 
+    @cached_property
+    def rolled(self) -> list[Rolled]:
+        """Each row that the watermark has passed, with what its user did in the minutes before it."""
+        newest = max(self.good) * _SECONDS_PER_ROW
+        found = []
+        for row_id in self.good:
+            time = row_id * _SECONDS_PER_ROW
+            first = (time - _OVER) // _SECONDS_PER_ROW + 1
+            recent = [other for other in range(first, row_id + 1) if other in self.good and other % 3 == row_id % 3]
+            if time <= newest - _MAX_DELAY:
+                found.append((row_id, len(recent), sum(self.good[other]["amount"] for other in recent)))
+        return sorted(found)
+
     # --- what is there -----------------------------------------------------------------------------------
 
     def stored(self, sink: str) -> list[dict[str, Any]]:
@@ -178,6 +198,10 @@ class Victim:
                 ids = [row["id"] for row in self.stored(sink)]
                 assert repeated(ids) == []
                 assert set(ids) <= set(self.good)
+            elif sink in ROLLED_SINKS:
+                rolled = [_rolled(row) for row in self.stored(sink)]
+                assert repeated(rolled) == []
+                assert set(rolled) <= set(self.rolled)
             else:
                 found = [_window(row) for row in self.stored(sink)]
                 assert repeated(found) == []
@@ -190,6 +214,8 @@ class Victim:
                 rows = self.stored(sink)
                 assert sorted(row["id"] for row in rows) == sorted(self.good), sink
                 assert sum(row["amount"] for row in rows) == sum(row["amount"] for row in self.good.values()), sink
+            elif sink in ROLLED_SINKS:
+                assert sorted(_rolled(row) for row in self.stored(sink)) == self.rolled, sink
             else:
                 assert sorted(_window(row) for row in self.stored(sink)) == self.windows, sink
         dead = [_dead_id(letter["raw"]) for letter in self.dead_letters()]
@@ -197,8 +223,13 @@ class Victim:
         assert self.ledger() == {
             "in": {"events": len(self.good) + len(self.bad)},
             "dead": {"events": len(self.bad)},
-            "out": {sink: len(self.good if sink in ROW_SINKS else self.windows) for sink in self.sinks},
+            "out": {sink: self._expected_count(sink) for sink in self.sinks},
         }
+
+    def _expected_count(self, sink: str) -> int:
+        if sink in ROW_SINKS:
+            return len(self.good)
+        return len(self.rolled if sink in ROLLED_SINKS else self.windows)
 
 
 def _spoilt(row: dict[str, Any], place: int) -> str:
@@ -215,6 +246,10 @@ def _dead_id(raw: str) -> int:
 
 def _window(row: dict[str, Any]) -> Window:
     return (row["minute"], row["user"], row["events"], row["total"], row["ids"])
+
+
+def _rolled(row: dict[str, Any]) -> Rolled:
+    return (row["id"], row["seen"], row["spent"])
 
 
 def repeated(values: Iterable[Any]) -> list[Any]:

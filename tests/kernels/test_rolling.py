@@ -324,6 +324,19 @@ def test_sums_of_decimals_are_exact_and_null_if_they_have_too_many_digits() -> N
     assert driver.kernel.output.field("w").type == pa.decimal128(38, 0)
 
 
+def test_a_sum_of_integers_that_does_not_fit_is_refused_and_its_average_is_not() -> None:
+    big = (1 << 63) - 1
+    fits = rows_of([0, MS, 2 * MS], amount=[big, -big, big])
+    out = results(driver_of([Aggregate("s", "sum", "amount")], 3 * MS), fits)
+    assert [out[number]["s"] for number in range(3)] == [big, 0, big]
+    least = rows_of([0, MS], amount=[-big, -1])
+    assert results(driver_of([Aggregate("s", "sum", "amount")], 3 * MS), least)[1]["s"] == -(1 << 63)
+    over = rows_of([0, MS], amount=[big, 1])
+    with pytest.raises(OverflowError, match="does not fit into 64 bits"):
+        results(driver_of([Aggregate("s", "sum", "amount")], 3 * MS), over)
+    assert results(driver_of([Aggregate("a", "avg", "amount")], 3 * MS), over)[1]["a"] == 2.0**62
+
+
 def test_times_may_be_very_far_apart() -> None:
     driver = driver_of(COUNTS, 10 * MS, buckets=1)
     far = 1 << 60

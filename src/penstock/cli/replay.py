@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +38,8 @@ def late(
     loaded = load(file)
     result = replay_late(loaded, state_path(loaded, RunOptions(state_dir=state_dir)), step, dry_run=dry_run)
     if output is Format.json:
-        print_json({"running": result.running, "dryRun": dry_run, "steps": [asdict(item) for item in result.steps]})
+        steps = [{"step": item.step, "rows": item.rows, "tooOld": item.too_old} for item in result.steps]
+        print_json({"running": result.running, "dryRun": dry_run, "steps": steps})
         return
     for item in result.steps:
         done = "would be fed again" if dry_run else "fed again"

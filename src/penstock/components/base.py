@@ -153,6 +153,8 @@ class KernelInput:
     """The columns the kernel reads, `penstock.kernels.base.TIME` among them."""
     keys: tuple[str, ...]
     """The columns by which rows meet in a bucket."""
+    where: str | None = None
+    """Which rows of the step's input are among them, as a condition; default: all."""
 
 
 @dataclass(frozen=True)

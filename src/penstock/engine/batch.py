@@ -267,6 +267,8 @@ class BatchHandler:
         total = 0
         for side, mark in enumerate(step.marks):
             came = rows_below(self.query, mark, self.plain)
+            condition = step.carried.inputs[side].where
+            came = came if condition is None else came.where(condition)
             found = late_rows(came, step.carried.kernel, side, name, batch.id, self._watermark_before())
             if step.replays:
                 oldest = self._watermark_before() - policy.allowed.millis

@@ -76,6 +76,8 @@ class FrameBuilder:
         self._copies = 0
         self.streams: dict[int, list[str]] = {}
         """Names of what Spark reads, in the order of its reports, by the marker above it."""
+        self.small_rows = True
+        """Whether all rows that travel to Python are a few numbers each, so that their bytes need not be counted."""
         names = [node.name for node in graph.of_kind("source")]
         self.marks = {name: SourceMarks(2 * index, 2 * index + 1) for index, name in enumerate(names)}
 
@@ -121,6 +123,7 @@ class FrameBuilder:
             found = self._carry(node, component, inputs, via)
             if found is not None:
                 return found
+        self.small_rows &= component.name != "python"
         return component.apply(inputs, self._step_context(node, inputs))
 
     def _step_context(self, node: Node, inputs: Mapping[str, DataFrame]) -> StepContext:
@@ -151,6 +154,7 @@ class FrameBuilder:
         except ValueError as error:
             # Kernels know which types they can compute with, and nothing of pipelines.
             raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
+        self.small_rows &= all(is_small(rows.rows) for rows in carried.inputs)
         counters = Counters(self.spark)
         built = CarriedStep(carried, tuple(marks.values()), counters, replays)
         self.builds.setdefault(node.name, []).append(built)
@@ -186,16 +190,17 @@ class FrameBuilder:
         if spec.event_time is not None and spec.event_time.idle_after is not None:
             rows = with_ticks(rows, context, spec.event_time)
             self.streams[marks.came] = [context.stream, f"{context.stream}_TICKS"]
-        rows = rows.where(marker(marks.came))
+        came = marker(marks.came)
+        if RAW in rows.columns:
+            # Spark checks only the columns it reads, so rows would be good or bad by what the steps happen to use.
+            came = came & reading_all([name for name in rows.columns if name not in _BOOKKEEPING])
+        rows = rows.where(came)
         if spec.event_time is not None:
             rows = _with_watermark(rows, node.name, spec.event_time)
         if spec.event_time is None and not any(name in rows.columns for name in _BOOKKEEPING):
             # Every row can be used. A condition that says so would be optimised away, and the rows not be counted.
             return rows.where(marker(marks.readable))
         readable = marked(marks.readable, is_readable(rows, spec.event_time) & ~_is_heartbeat(rows))
-        if RAW in rows.columns:
-            # Spark checks only the columns it reads, so rows would be good or bad by what the steps happen to use.
-            readable = readable & reading_all([name for name in rows.columns if name not in _BOOKKEEPING])
         return rows.where(readable).drop(*_BOOKKEEPING)
 
 
@@ -214,13 +219,23 @@ def is_readable(rows: DataFrame, event_time: EventTime | None, now: Column | Non
     return readable
 
 
+def is_small(rows: DataFrame) -> bool:
+    """Whether every value is a number, a time or a flag."""
+    from pyspark.sql.types import BooleanType, DateType, NumericType, TimestampNTZType, TimestampType
+
+    small = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
+    return all(isinstance(item.dataType, small) for item in rows.schema.fields)
+
+
 def is_ahead(event_time: EventTime, now: Column) -> Column:
     """Whether a row's time is further ahead of the clock than is believable; null if it has no time."""
     from pyspark.sql import functions as F
 
     if event_time.max_ahead is None:
         return F.lit(False)
-    return F.col(f"`{event_time.column}`") > now + F.make_dt_interval(secs=F.lit(event_time.max_ahead.millis / 1000))
+    # As numbers: Spark would add the interval anew for every row, by the calendar.
+    latest = F.unix_micros(now) + F.lit(event_time.max_ahead.millis * 1000)
+    return F.unix_micros(F.col(f"`{event_time.column}`")) > latest
 
 
 def _is_heartbeat(rows: DataFrame) -> Column:

@@ -147,14 +147,22 @@ def runtime_problem(error: Exception, *, batch: int | None, log: object, checkpo
         found = re.search(rf"\[{name}[.\w]*\] ([^\n]*?)(?: If necessary| Use `try| SQLSTATE|\n|$)", message)
         if found:
             return Problem("ROW_FAILED", {"node": "a step", "reason": found[1].strip()})
+    overflow = re.search(r"OverflowError: step '([^']+)': ([^\n]*)", message)
+    if overflow:
+        return Problem("SUM_OVERFLOW", {"step": overflow[1], "reason": overflow[2].strip()})
     corrupt = re.search(r"(FAILED_READ_FILE|CANNOT_READ_FILE)[^\n]*", message)
     if corrupt or "is not a Parquet file" in message:
         return Problem("SOURCE_FILE_CORRUPT", {"reason": _file_named(message)})
+    in_python = _PYTHON_ERROR.findall(message)
+    if in_python:
+        return Problem("BATCH_FAILED", {"batch": "?" if batch is None else batch, "reason": in_python[-1], "log": log})
     root = re.findall(r"(?:Caused by: |: )([\w.$]+(?:Exception|Error): [^\n]+)", message)
     reason = root[-1] if root else text_of(error)
     return Problem("BATCH_FAILED", {"batch": "?" if batch is None else batch, "reason": reason, "log": log})
 
 
+_PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)+(\w[^\n]*)")
+"""What a Python worker says last of an error."""
 _STATE_TROUBLE = re.compile(r"STATE_STORE|StateStore|RocksDB|streaming\.state\.|HDFSMetadataLog|Incomplete log file")
 _DAMAGE = re.compile(r"EOFException|FileNotFoundException|FILE_NOT_EXIST|orrupt|ended prematurely|Incomplete|Malformed")
 

@@ -34,6 +34,8 @@ CODED, PLAIN, PRESENT = "coded", "plain", "present"
 
 _ORDERED = {"min", "max", "first", "last"}
 _DECIMAL_DIGITS = 38
+_LIMIT = 1 << 63
+_LOW = (1 << 32) - 1
 _INT_MAX = np.iinfo(np.int64).max
 
 
@@ -172,11 +174,29 @@ class Argument:
         return {place: trailing_sum(self.ranges, part) for place, part in digits_of(self.tame).items()}
 
     @cached_property
+    def whole(self) -> Ints:
+        """Integers by place, 0 for null."""
+        numbers = pc.fill_null(self.array, 0).to_numpy().astype(np.int64, copy=False)
+        by_place: Ints = numbers[self.ranges.rows]
+        return by_place
+
+    @cached_property
+    def overflowing(self) -> Floats | None:
+        """The sums of integers as floats if one of them does not fit 64 bits, as is seldom the case."""
+        longest = int((self.ranges.end - self.ranges.first).max(initial=0))
+        largest = max(abs(int(end)) for end in (self.whole.min(initial=0), self.whole.max(initial=0)))
+        if longest * largest < _LIMIT:
+            return None
+        low, high = trailing_sum(self.ranges, self.whole & _LOW), trailing_sum(self.ranges, self.whole >> 32)
+        carried = high + (low >> 32)
+        fits = (carried >= -(1 << 31)) & (carried < 1 << 31)
+        return None if fits.all() else high.astype(np.float64) * 2.0**32 + low
+
+    @cached_property
     def sum(self) -> Ints | Floats:
         """The sums of integers or floats; of decimals as floats, in units of their last digit."""
         if pa.types.is_integer(self.kind):
-            numbers = pc.fill_null(self.array, 0).to_numpy().astype(np.int64, copy=False)
-            return trailing_sum(self.ranges, numbers[self.ranges.rows])
+            return trailing_sum(self.ranges, self.whole)
         result = rounded(self.total, len(self.ranges.asked))
         if pa.types.is_decimal(self.kind) or self.wild is None:
             return result
@@ -244,12 +264,15 @@ def _masked(values: NDArray[Any], none: Bools | None) -> pa.Array:
 def _sum(column: Argument) -> pa.Array:
     if pa.types.is_decimal(column.kind):
         return _decimals(column.total, _sum_type(column.kind), column.none)
+    if pa.types.is_integer(column.kind) and column.overflowing is not None:
+        raise OverflowError("the sum over a row's interval does not fit into 64 bits")
     return _masked(column.sum, column.none)
 
 
 def _avg(column: Argument) -> pa.Array:
     unit = 10.0**column.kind.scale if pa.types.is_decimal(column.kind) else 1.0
-    return _masked(column.sum / (np.maximum(column.count, 1) * unit), column.none)
+    total = column.overflowing if pa.types.is_integer(column.kind) and column.overflowing is not None else column.sum
+    return _masked(total / (np.maximum(column.count, 1) * unit), column.none)
 
 
 def _stddev(column: Argument) -> pa.Array:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
 DELAY = "spark.watermarkDelayMs"
 """Where Spark keeps the delay of the watermark."""
@@ -22,6 +23,11 @@ def event_time_of(frame: DataFrame) -> str | None:
     return next((item.name for item in frame.schema.fields if DELAY in (item.metadata or {})), None)
 
 
+def shift_of(field: StructField) -> int:
+    """What is added to a timestamp column to make it the event time, in microseconds."""
+    return int((field.metadata or {}).get(_SHIFT, 0))
+
+
 def micros_of(frame: DataFrame, column: str) -> Column:
     """The event time of rows in microseconds since 1970."""
     from pyspark.sql import functions as F
@@ -31,7 +37,7 @@ def micros_of(frame: DataFrame, column: str) -> Column:
     if isinstance(field.dataType, StructType):
         # What Spark's own window() gives.
         return F.unix_micros(F.col(f"`{column}`.`end`")) - F.lit(1)
-    shift = (field.metadata or {}).get(_SHIFT, 0)
+    shift = shift_of(field)
     time = F.unix_micros(F.col(f"`{column}`"))
     return time + F.lit(shift) if shift else time
 

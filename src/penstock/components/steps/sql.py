@@ -9,7 +9,7 @@ from pydantic import AfterValidator
 
 from penstock.components.base import Carried, KernelInput, Step, StepContext
 from penstock.components.shared.aggregates import Written, argument_columns
-from penstock.components.shared.event_time import _SHIFT, DELAY
+from penstock.components.shared.event_time import DELAY, shift_of
 from penstock.components.shared.kernel_inputs import REPLAYED, arrow_schema, key_column, time_column
 from penstock.components.shared.sql_window import CALL, KEY, WINDOW, WindowQuery, understand
 from penstock.errors import PenstockError
@@ -106,7 +106,7 @@ def _carried(text: str, name: str, frame: DataFrame, context: StepContext) -> Ca
     time = query.event_time
     return Carried(
         kernel,
-        (KernelInput(rows.frame, rows.keys),),
+        (KernelInput(rows.frame, rows.keys, query.where),),
         result.finished,
         event_time=None if time is None else native.columns[time[0]],
         shift=0 if time is None else time[1],
@@ -122,7 +122,7 @@ def _understood(text: str, name: str, frame: DataFrame, context: StepContext) ->
     if column is None or frame.sparkSession.conf.get("spark.sql.caseSensitive") != "false":
         return None
     time = frame.schema[column]
-    if (time.metadata or {}).get(_SHIFT):
+    if shift_of(time):
         # For Spark a row of a window happened at the window's end, which is in the next one already.
         return None
     columns = [item for item in frame.columns if item != REPLAYED]

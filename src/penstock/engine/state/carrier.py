@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -15,6 +15,7 @@ from penstock.engine.state.pack import micros, watermark_before
 from penstock.kernels.base import Kernel, Result
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
 _ROWS_OUT = 1 << 17
@@ -55,7 +56,10 @@ class Carrier(StatefulProcessor):
         self, chunks: StoredChunks, parts: Sequence[Sequence[pa.Table]], timer_values: TimerValues
     ) -> Iterator[pd.DataFrame]:
         watermark = micros(_watermark(timer_values), self.hold)
-        result = self.kernel.advance(chunks, parts, watermark, watermark_before(self.hold))
+        try:
+            result = self.kernel.advance(chunks, parts, watermark, watermark_before(self.hold))
+        except OverflowError as error:
+            raise OverflowError(f"step '{self.step}': {error}") from None
         chunks.save(result.put, result.drop, self._timer(result))
         if result.corrections is not None and result.corrections.num_rows:
             if self.counters is not None:
@@ -79,29 +83,39 @@ def _watermark(timer_values: TimerValues) -> int:
     return max(int(timer_values.getCurrentWatermarkInMs()), 0)
 
 
-class _Column(pd.Series):
-    """A column that stays as it is.
+@cache
+def _frame_class() -> type[pd.DataFrame]:
+    """A class of rows whose columns stay as they are.
 
-    Spark takes nested values apart with `apply`; on the way it would lose NaN and stumble over nulls and maps.
+    Made when first needed: the process that Spark starts beside each query has no use for pandas, and importing it
+    would hold the first batch up for half a second.
     """
+    import pandas as pd
 
-    def apply(self, *_: Any, **__: Any) -> Any:
-        return self
+    class Column(pd.Series):
+        """Spark takes nested values apart with `apply`, which would lose NaN and stumble over nulls and maps."""
 
+        def apply(self, *_: Any, **__: Any) -> Any:
+            return self
 
-class _Frame(pd.DataFrame):
-    """Rows whose columns stay as they are."""
+    class Frame(pd.DataFrame):
+        @property
+        def _constructor(self) -> type[pd.DataFrame]:
+            return Frame
 
-    @property
-    def _constructor(self) -> type[pd.DataFrame]:
-        return _Frame
+        @property
+        def _constructor_sliced(self) -> type[pd.Series[Any]]:
+            return Column
 
-    @property
-    def _constructor_sliced(self) -> type[pd.Series[Any]]:
-        return _Column
+    return Frame
 
 
 def _as_pandas(rows: pa.Table) -> Iterator[pd.DataFrame]:
     """Rows as Spark takes them: pandas in name, Arrow inside, so that nothing is converted."""
+    if not rows.num_rows:
+        return
+    import pandas as pd
+
+    frame = _frame_class()
     for start in range(0, rows.num_rows, _ROWS_OUT):
-        yield _Frame(rows.slice(start, _ROWS_OUT).combine_chunks().to_pandas(types_mapper=pd.ArrowDtype))
+        yield frame(rows.slice(start, _ROWS_OUT).combine_chunks().to_pandas(types_mapper=pd.ArrowDtype))
