@@ -19,10 +19,11 @@ from benchmarks.contender import Failed
 from benchmarks.environments import Unavailable
 from benchmarks.match import Match
 from benchmarks.passthrough import Passthrough
+from benchmarks.sinks import Sinks
 from benchmarks.state_bytes import WEEKS, StateBytes
 from benchmarks.workloads import VIEWS, WORKLOADS
 
-_NAMES = ("passthrough", *WORKLOADS, "state")
+_NAMES = ("passthrough", *WORKLOADS, "state", "sinks")
 
 
 class Game(Protocol):
@@ -70,6 +71,8 @@ def main() -> int:
 def _game(name: str, folder: Path, options: argparse.Namespace) -> Game:
     if name == "passthrough":
         return Passthrough(folder, 100_000 if options.quick else VIEWS.rows)
+    if name == "sinks":
+        return Sinks(folder, 100_000 if options.quick else VIEWS.rows)
     if name == "state":
         return StateBytes(folder, 200_000 if options.quick else WEEKS.rows)
     workload = WORKLOADS[name].quick() if options.quick else WORKLOADS[name]

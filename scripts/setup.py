@@ -22,6 +22,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "penstock-setup.json"
 WARM = ROOT / "src" / "penstock" / "engine" / "warm.py"
+JARS = ROOT / "src" / "penstock" / "engine" / "jars.lock"
 UV = "uv==0.13.7"
 
 PYTHON_NEEDED = (3, 11)
@@ -305,6 +306,19 @@ def install_packages() -> None:
         run(*uv, "install", "--no-deps", "--no-build-isolation", "-e", ".", env=env)
 
 
+def fetch_jars() -> None:
+    """Jars of connectors; what cannot be had now is fetched when a pipeline first needs it."""
+    if read_stamp().get("jars") == digest(JARS):
+        return
+    with Stage("Connector jars") as stage:
+        try:
+            stage.result = run(str(VENV_PYTHON), "-m", "penstock.engine.jars").strip()
+        except SetupFailed as error:
+            reason = str(error).strip().splitlines()[-1].strip()
+            stage.result = f"not fetched, done when first used ({reason})"
+        remember(jars=digest(JARS))
+
+
 def make_archive() -> None:
     """The archive of Spark's classes only makes starts faster: without it everything works."""
     if not WARM.is_file() or read_stamp().get("archive") == archive_key():
@@ -331,9 +345,11 @@ def main() -> int:
         make_venv(python)
         install_packages()
         remember(root=str(ROOT), environment=environment_key())
+        fetch_jars()
         make_archive()
         print(f"Ready after {time.monotonic() - started:.1f} s")
     else:
+        fetch_jars()
         make_archive()
     return 0
 

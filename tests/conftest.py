@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from penstock.engine.jars import ROOTS
 from penstock.frontends.load import load
 from penstock.graph.build import build
 from penstock.graph.nodes import Graph
 from penstock.spec.location import PipelineFile
+from penstock.testing.session import shared_session, welcome_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytest_plugins = ["tests.servers.fixtures"]
+# One process has one JVM, and some test may need any of them.
+welcome_jars(*ROOTS)
 
 _UNCHECKED = (hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture)
 hypothesis.settings.register_profile(
@@ -75,6 +81,4 @@ def project(tmp_path: Path) -> Project:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The session that the test kit uses too, so that a process has one JVM."""
-    from penstock.testing import shared_session
-
     return shared_session()

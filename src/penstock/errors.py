@@ -221,6 +221,43 @@ define(
     "source '{name}' has no format",
     "Add `format: {{json: {{schema: {{...}}}}}}` beside `{component}`.",
 )
+define(
+    "FORMAT_NOT_FOR_MESSAGES",
+    "source '{name}' reads messages, and `{format}` is a format of whole files",
+    "Use json, csv, text, avro or protobuf with `{component}`.",
+)
+define(
+    "FORMAT_NOT_FOR_FILES",
+    "source '{name}' reads files, and `{format}` is a format of single messages",
+    "Use json, csv, text, avro or parquet with `{component}`.",
+)
+define(
+    "KAFKA_UNREACHABLE",
+    "'{node}' cannot reach Kafka at {bootstrap}: {reason}",
+    "Start the broker, or correct `bootstrap`.",
+    owner=Owner.EXTERNAL,
+    exit_code=1,
+)
+define(
+    "KAFKA_LOGIN_FAILED",
+    "Kafka at {bootstrap} refuses the login of '{node}': {reason}",
+    "Check name, password and `mechanism` under `security`.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "KAFKA_TOPIC_MISSING",
+    "'{node}' names topic '{topic}', which Kafka at {bootstrap} does not have",
+    "{suggestion}",
+    owner=Owner.OPERATOR,
+)
+define(
+    "SOURCE_DATA_LOST",
+    "messages that were not read yet are gone: {reason}",
+    "To go on with what is there, set `onDataLoss: skip` on the source and run again; what is gone stays unread.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
 define("LATE_SINK_UNKNOWN", "{where} names sink '{name}', which does not exist", "{suggestion}")
 define("SECRET_SYNTAX", "'{text}' is not a secret reference", "Write ${{secret:env/NAME}} or ${{secret:file/PATH}}.")
 define("SECRET_NOT_SET", "secret {reference} is not set", "{advice}", owner=Owner.OPERATOR)
@@ -417,6 +454,20 @@ define(
     owner=Owner.EXTERNAL,
     exit_code=1,
 )
+define(
+    "SINK_UNREACHABLE",
+    "sink '{node}' does not reach {server}: {reason}",
+    "Check the address and that the database is there and running.",
+    owner=Owner.EXTERNAL,
+    exit_code=1,
+)
+define(
+    "SINK_DENIED",
+    "sink '{node}' may not use {server}: {reason}",
+    "Check user and password, and what the user has the right to do.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
 define("SOURCE_FAILED", "source '{node}' could not be read: {reason}", "{advice}", owner=Owner.EXTERNAL, exit_code=1)
 define(
     "SOURCE_FILE_CORRUPT",
@@ -443,6 +494,20 @@ define(
     "JAVA_MISSING",
     "Java {needed} or newer was not found ({reason})",
     "Install a JRE 17, for example `apt-get install openjdk-17-jre-headless`, or set JAVA_HOME.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "JARS_UNAVAILABLE",
+    "the jars for '{name}' could not be had: {reason}",
+    "{advice}",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "JAR_DAMAGED",
+    "{path} is not the jar that it should be: its checksum differs",
+    "Remove the file and run again: it is fetched anew.",
     owner=Owner.OPERATOR,
     exit_code=1,
 )

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.faults.outside import Outside, Table, Topic
 from tests.faults.processes import LIGHT, Process, descendants, is_running, kill, until
 from tests.faults.victim import FILES, ROLLED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
 
@@ -64,6 +65,28 @@ def test_nothing_is_lost_or_doubled_when_killed_at_each_point_in_turn(
     last = victim.forget_last_commit()
     finish(victim)
     assert victim.numbers("commits")[-1] == last
+
+
+@pytest.fixture
+def outside(request: pytest.FixtureRequest) -> Outside:
+    """The sink on a server that a test names."""
+    if request.param == "kafka":
+        return Topic(request.getfixturevalue("kafka"), request.getfixturevalue("kafka_topic"))
+    server = {"postgres": "postgres", "mysql": "mariadb"}[request.param]
+    return Table(request.param, request.getfixturevalue(server), request.getfixturevalue(f"{server}_database"))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("outside", ["postgres", "mysql", "kafka"], indirect=True)
+def test_a_sink_on_a_server_survives_each_point_in_turn(tmp_path: Path, outside: Outside) -> None:
+    victim = Victim(tmp_path / "victim", (), outside=outside)
+
+    for batch, point in enumerate(POINTS[1:]):
+        crash(victim, f"{point}@{batch}")
+    finish(victim)
+
+    victim.forget_last_commit()
+    finish(victim)
 
 
 @pytest.mark.long

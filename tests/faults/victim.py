@@ -13,10 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet
 from tests.faults.processes import LIGHT, Process
+
+if TYPE_CHECKING:
+    from tests.faults.outside import Outside
 
 FILES = 9
 ROWS_PER_FILE = 40
@@ -75,11 +78,15 @@ class Victim:
     files: int = FILES
     good: dict[int, dict[str, Any]] = field(default_factory=dict)
     bad: set[int] = field(default_factory=set)
+    outside: Outside | None = None
+    """A sink on a server, which gets all rows."""
 
     def __post_init__(self) -> None:
         wanted = ((WINDOW_SINKS, _WINDOWED), (ROLLED_SINKS, _ROLLED))
         steps = "".join(text for names, text in wanted if any(sink in names for sink in self.sinks))
         sinks = "".join(f"    {name}: {_SINKS[name]}\n" for name in self.sinks)
+        if self.outside is not None:
+            sinks += f"    outside: {{from: events, {self.outside.config}}}\n"
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "in").mkdir()
         self.pipeline.write_text(f"{_HEAD}{'  steps:' if steps else ''}\n{steps}  sinks:\n{sinks}", "utf-8")
@@ -116,7 +123,7 @@ class Victim:
     # --- running -----------------------------------------------------------------------------------------
 
     def start(self, *options: object, crash_at: str = "") -> Process:
-        env = {"PENSTOCK_CRASH_AT": crash_at}
+        env = {"PENSTOCK_CRASH_AT": crash_at, **(self.outside.env if self.outside else {})}
         return Process(["run", self.pipeline, "--once", *LIGHT, *options], self.folder / "run.log", env)
 
     def run(self, *options: object, crash_at: str = "") -> tuple[int, str]:
@@ -193,6 +200,10 @@ class Victim:
 
     def check_nothing_twice(self) -> None:
         """Holds at any moment, also right after a kill."""
+        if self.outside is not None:
+            ids = self.outside.ids()
+            assert repeated(ids) == []
+            assert set(ids) <= set(self.good)
         for sink in self.sinks:
             if sink in ROW_SINKS:
                 ids = [row["id"] for row in self.stored(sink)]
@@ -209,6 +220,8 @@ class Victim:
 
     def check_complete(self) -> None:
         """Nothing lost, nothing twice, and the ledger adds up."""
+        if self.outside is not None:
+            assert sorted(self.outside.ids()) == sorted(self.good)
         for sink in self.sinks:
             if sink in ROW_SINKS:
                 rows = self.stored(sink)
@@ -223,11 +236,14 @@ class Victim:
         assert self.ledger() == {
             "in": {"events": len(self.good) + len(self.bad)},
             "dead": {"events": len(self.bad)},
-            "out": {sink: self._expected_count(sink) for sink in self.sinks},
+            "out": {sink: self._expected_count(sink) for sink in self._all_sinks()},
         }
 
+    def _all_sinks(self) -> tuple[str, ...]:
+        return self.sinks if self.outside is None else (*self.sinks, "outside")
+
     def _expected_count(self, sink: str) -> int:
-        if sink in ROW_SINKS:
+        if sink in (*ROW_SINKS, "outside"):
             return len(self.good)
         return len(self.rolled if sink in ROLLED_SINKS else self.windows)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import explain, init, replay, run, schema, test, validate
+from penstock.cli import explain, init, ledger, replay, run, schema, test, validate
 from penstock.cli.output import print_error, print_trace
 from penstock.errors import PenstockError
 
@@ -26,7 +26,7 @@ app = typer.Typer(
 # ClickException) is found through Typer's.
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 
-for verb in (init, validate, explain, test, run, replay, schema):
+for verb in (init, validate, explain, test, run, ledger, replay, schema):
     verb.register(app)
 
 

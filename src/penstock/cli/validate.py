@@ -68,7 +68,9 @@ def _analysed(graph: Graph) -> list[Problem]:
     import tempfile
 
     from penstock.engine.analyse import analyse
+    from penstock.engine.jars import sets_for
     from penstock.testing.session import shared_session
 
     with working("asking Spark"), tempfile.TemporaryDirectory(prefix="penstock-") as spool:
-        return list(analyse(shared_session(), graph, Path(spool)).problems)
+        spark = shared_session(sets_for(graph.file.pipeline))
+        return list(analyse(spark, graph, Path(spool)).problems)

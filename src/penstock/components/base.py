@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -26,6 +26,8 @@ RAW = "_penstock_raw"
 """Column in which a source hands over the text of a row it could not read; null for good rows."""
 HEARTBEAT = "_penstock_heartbeat"
 """Column that marks a row which only carries time: it moves the watermark and goes no further."""
+PLACE = "_penstock_place"
+"""Column in which a source tells where a row was read, if the row itself does not."""
 
 
 _DROP = LatePolicy()
@@ -49,6 +51,11 @@ class CheckContext:
     folder: Path
 
 
+def stream_name(*nodes: str) -> str:
+    """A name for a stream that rows take this way; Spark takes letters, digits and underscores."""
+    return "_VIA_".join(nodes).replace(".", "_DOT_")
+
+
 @dataclass(frozen=True)
 class ReadContext:
     spark: SparkSession
@@ -63,7 +70,7 @@ class ReadContext:
     @property
     def stream(self) -> str:
         """The name under which Spark keeps the position in the source: unique in a query, even if a node is not."""
-        return "_VIA_".join((self.node, *self.via))
+        return stream_name(self.node, *self.via)
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,8 @@ class Component(Config):
     name: ClassVar[str]
     example: ClassVar[str]
     """YAML of one source, step or sink that uses the component, as it stands in a pipeline file."""
+    jars: ClassVar[tuple[str, ...]] = ()
+    """Sets of jars it needs beside Spark's own, by their names in `penstock.engine.jars`."""
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         """Problems that show without Spark and without data, such as a path that does not exist."""
@@ -109,6 +118,8 @@ class Component(Config):
 class Source(Component, ABC):
     kind: ClassVar[ComponentKind] = "source"
     takes_format: ClassVar[bool] = False
+    takes_messages: ClassVar[bool] = False
+    """Whether its rows are single messages, so that only formats with `decode` go with it."""
 
     @abstractmethod
     def read(self, context: ReadContext) -> DataFrame:
@@ -139,6 +150,19 @@ class Format(Component, ABC):
 
     def reader_options(self) -> dict[str, str]:
         return {}
+
+    messages: ClassVar[bool] = False
+    """Whether it can read single messages, of which a source has only the bytes."""
+    files: ClassVar[bool] = True
+    """Whether it can read whole files."""
+
+    def row_names(self, context: ReadContext) -> list[str]:
+        """The columns of a message."""
+        raise NotImplementedError
+
+    def decode(self, value: Column, context: ReadContext) -> Column:
+        """The row of a message, from its bytes: a struct of its columns and `RAW`."""
+        raise NotImplementedError
 
     def explain_malformed(self, raw: Column) -> Column | None:
         """Why a raw text could not be read, as an expression."""
@@ -184,6 +208,8 @@ class Step(Component, ABC):
     inputs_expected: ClassVar[tuple[int, int]] = (1, 1)
     """The least and the largest number of inputs."""
     needs_event_time: ClassVar[bool] = False
+    passes: ClassVar[Literal["all", "some", "other"]] = "other"
+    """Whether each row of its inputs gives one row, or is dropped (the ledger counts those that are), or neither."""
     late_policies: ClassVar[tuple[str, ...]] = ()
     """What the step can do with rows that come too late: `drop`, `side`, `correct`."""
 
@@ -195,6 +221,10 @@ class Step(Component, ABC):
     @abstractmethod
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         """The rows of the step, from its inputs by name. Must not run any job."""
+
+    def outputs(self) -> Mapping[str, Step]:
+        """Parts of its rows that can be read by themselves, as `step.output`."""
+        return {}
 
     def further_inputs(self) -> tuple[str, ...]:
         """Sources and steps it reads beside those under `from`."""
@@ -220,6 +250,14 @@ class KernelStep(Step):
         raise NotImplementedError("a step with a kernel is carried by the engine")
 
 
+@dataclass(frozen=True)
+class Refused:
+    """A row that a sink does not take, as JSON, and why."""
+
+    row: str
+    error: str
+
+
 class SinkWriter(ABC):
     """An open sink. It applies each batch once: a batch it has applied before changes nothing."""
 
@@ -229,6 +267,13 @@ class SinkWriter(ABC):
 
         Read the rows with one action: rows are counted as they pass, and a second pass would count them again.
         """
+
+    def refused(self, batch: Batch) -> Sequence[Refused]:
+        """The rows of the batch last written that were left out; they become dead letters.
+
+        The answer is the same after a crash: a batch that had been stored before has the same rows left out.
+        """
+        return ()
 
     def close(self) -> None:  # noqa: B027
         """Gives back what the sink holds."""

@@ -16,8 +16,9 @@ from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Sourc
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.analyse import Analysed
-from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_step, dead_rows
+from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_sink, dead_of_step, dead_rows
 from penstock.engine.dead import SINK as DEAD
+from penstock.engine.frames import drops_rows
 from penstock.engine.late import SINK as LATE
 from penstock.engine.late import late_columns, late_rows, late_sink
 from penstock.engine.ledger import BatchEntry, Ledger
@@ -35,7 +36,7 @@ from penstock.spec.pipeline import Step as StepSpec
 from penstock.spec.resolve import with_secrets
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 class BatchCounts:
     rows_in: dict[str, int]
     rows_dead: dict[str, int]
+    filtered: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class BatchHandler:
         self.sinks = list(graph.of_kind("sink"))
         self.writers: dict[str, SinkWriter] = {}
         self._counted: dict[str, Counts] = {}
+        self._watched: dict[str, tuple[Observation, Observation]] = {}
         self.last_rows: dict[str, float] = {}
         """When rows of each source were last seen, by the clock that only goes forward."""
         self._end_marker = 2 * len(analysed.builder.marks)
@@ -118,8 +121,19 @@ class BatchHandler:
         rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, rows)
         reach("batch.after_sinks", batch_id)
         steps = self._account_steps(batch)
-        dead = {**counts.rows_dead, **steps.dead}
-        entry = BatchEntry(batch_id, identity.epoch, counts.rows_in, dead, rows_out, steps.late, steps.corrections)
+        refused = self._bury_refused(batch)
+        rows_out = {sink: rows - refused.get(sink, 0) for sink, rows in rows_out.items()}
+        dead = {**counts.rows_dead, **steps.dead, **refused}
+        entry = BatchEntry(
+            batch_id,
+            identity.epoch,
+            counts.rows_in,
+            dead,
+            rows_out,
+            steps.late,
+            steps.corrections,
+            {**counts.filtered, **self._filtered_after()},
+        )
         self.ledger.record(entry)
         reach("batch.after_ledger", batch_id)
 
@@ -155,8 +169,20 @@ class BatchHandler:
         needed = self._after(frames)
         for node in self.graph.nodes.values():
             if node.name in needed:
-                frames[node.name] = self.analysed.builder.frame(node, frames)
+                frames[node.name] = self._watch(node, frames) if drops_rows(node) else self._built(node, frames)
         return frames
+
+    def _built(self, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
+        return self.analysed.builder.frame(node, frames)
+
+    def _watch(self, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """The node with its rows counted before and after, by the first action that computes it."""
+        from pyspark.sql import Observation
+
+        before, after = Observation(), Observation()
+        (name,) = node.inputs
+        self._watched[node.name] = (before, after)
+        return _counted(self._built(node, {**frames, name: _counted(frames[name], before)}), after)
 
     def _after(self, frames: Mapping[str, DataFrame]) -> set[str]:
         """The nodes between those whose rows are there and the sinks."""
@@ -203,7 +229,22 @@ class BatchHandler:
             rows_in[name], rows_dead[name] = readable + dead, dead
             if rows_in[name]:
                 self.last_rows[name] = time.monotonic()
-        return BatchCounts(rows_in, rows_dead)
+        return BatchCounts(rows_in, rows_dead, self._filtered_in(through))
+
+    def _filtered_in(self, through: dict[int, int]) -> dict[str, int]:
+        """What filters inside the streaming query dropped."""
+        found = {}
+        for name, (before, after) in self.analysed.builder.filters.items():
+            dropped = through.get(before, 0) - through.get(after, 0)
+            if dropped:
+                found[name] = dropped
+        return found
+
+    def _filtered_after(self) -> dict[str, int]:
+        """What filters dropped that ran on the batch, after the streaming query."""
+        counted = {name: tuple(int(item.get["rows"]) for item in pair) for name, pair in self._watched.items()}
+        self._watched.clear()
+        return {name: before - after for name, (before, after) in counted.items() if before > after}
 
     def _set_aside(self, name: str, batch: Batch) -> int:
         from pyspark.sql import Observation
@@ -221,8 +262,10 @@ class BatchHandler:
         letters = as_batch(dead_rows(came, source, context, node.spec.event_time, batch.pipeline, batch.id, now))
         observation = Observation()
         counted = letters.observe(observation, F.count(F.lit(1)).alias("rows"))
-        if not self._dead_writer(name).write(batch, counted):
+        writer = self._dead_writer(name)
+        if not writer.write(batch, counted):
             evaluate(counted)
+        _refuse_lost(f"{DEAD}_{name}", writer, batch)
         return int(observation.get["rows"])
 
     def _account_steps(self, batch: Batch) -> StepCounts:
@@ -260,6 +303,21 @@ class BatchHandler:
             total += self._write_aside(key, sink, COLUMNS, batch, letters)
         return total
 
+    def _bury_refused(self, batch: Batch) -> dict[str, int]:
+        """Stores the rows that sinks did not take as dead letters; how many there were, by sink.
+
+        A sink names them again if the batch comes again, so none is lost when a run dies in between; and the
+        dead-letter sink takes a batch once.
+        """
+        found: dict[str, int] = {}
+        for node in self.sinks:
+            refused = self.writers[node.name].refused(batch)
+            if refused:
+                sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
+                letters = dead_of_sink(self.plain, refused, node.name, batch.pipeline, batch.id)
+                found[node.name] = self._write_aside(f"{DEAD}_{node.name}", sink, COLUMNS, batch, letters)
+        return found
+
     def _keep_late(self, name: str, batch: Batch, policy: LatePolicy) -> int:
         """Stores the late rows of a step, input by input; how many results they missed."""
         assert self.query is not None
@@ -292,6 +350,7 @@ class BatchHandler:
         counted = as_batch(rows).observe(observation, F.count(F.lit(1)).alias("rows"))
         if not self.writers[key].write(batch, counted):
             evaluate(counted)
+        _refuse_lost(key, self.writers[key], batch)
         return int(observation.get["rows"])
 
     def _dead_writer(self, source: str) -> SinkWriter:
@@ -310,6 +369,20 @@ def _below(sink: Sink, source: str | None) -> Sink:
     if source is None or sink.name != "files":
         return sink
     return sink.model_copy(update={"path": f"{sink.path}/{source}"})  # type: ignore[attr-defined]
+
+
+def _refuse_lost(key: str, writer: SinkWriter, batch: Batch) -> None:
+    """What a sink for dead or late rows does not take has nowhere else to go."""
+    refused = writer.refused(batch)
+    if refused:
+        advice = "Let its table take every row, or keep them in files."
+        raise PenstockError.of("SINK_FAILED", node=key, batch=batch.id, reason=refused[0].error, advice=advice)
+
+
+def _counted(rows: DataFrame, observation: Observation) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return rows.observe(observation, F.count(F.lit(1)).alias("rows"))
 
 
 def evaluate(rows: DataFrame) -> None:

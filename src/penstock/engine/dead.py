@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.components.base import HEARTBEAT, RAW, ReadContext, Sink, Source
+from penstock.components.base import HEARTBEAT, PLACE, RAW, ReadContext, Refused, Sink, Source
 from penstock.components.shared.arrow import in_arrow
 from penstock.components.shared.event_time import event_time_of, micros_of
 from penstock.components.shared.kernel_inputs import REPLAYED
@@ -20,7 +20,7 @@ from penstock.spec.pipeline import EventTime
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SINK = "dead_letters"
 COLUMNS = {
@@ -62,7 +62,7 @@ def dead_rows(
     useless = ~is_readable(rows, event_time, now)
     if HEARTBEAT in rows.columns:
         useless = useless & ~F.coalesce(F.col(HEARTBEAT), F.lit(False))
-    visible = [F.col(f"`{name}`") for name in rows.columns if name not in (RAW, HEARTBEAT)]
+    visible = [F.col(f"`{name}`") for name in rows.columns if name not in (RAW, HEARTBEAT, PLACE)]
     text = F.to_json(F.struct(*visible))
     malformed = F.lit(False)
     reason = _about_time(event_time, now)
@@ -71,7 +71,7 @@ def dead_rows(
         malformed = F.col(RAW).isNotNull()
         reason = F.when(malformed, explained if explained is not None else F.lit("malformed")).otherwise(reason)
         text = F.coalesce(F.col(RAW), text)
-    place = source.place()
+    place = F.col(PLACE) if PLACE in rows.columns else source.place()
     return rows.where(useless).select(
         F.lit(pipeline).alias("pipeline"),
         F.lit(context.node).alias("source"),
@@ -113,6 +113,23 @@ def dead_of_step(rows: DataFrame, kernel: Kernel, side: int, step: str, pipeline
         F.lit(batch).cast("bigint").alias("batch_id"),
         F.lit(kernel.cannot_use).alias("error"),
         F.col(RAW).alias("raw"),
+        F.lit(None).cast("string").alias("place"),
+        F.current_timestamp().alias("seen_at"),
+    )
+
+
+def dead_of_sink(spark: SparkSession, refused: Sequence[Refused], sink: str, pipeline: str, batch: int) -> DataFrame:
+    """The rows that a sink did not take, as dead letters."""
+    from pyspark.sql import functions as F
+
+    rows = pa.table({"error": [item.error for item in refused], "raw": [item.row for item in refused]})
+    return spark.createDataFrame(rows).select(
+        F.lit(pipeline).alias("pipeline"),
+        F.lit(sink).alias("source"),
+        F.lit("sink").alias("stage"),
+        F.lit(batch).cast("bigint").alias("batch_id"),
+        F.col("error"),
+        F.col("raw"),
         F.lit(None).cast("string").alias("place"),
         F.current_timestamp().alias("seen_at"),
     )

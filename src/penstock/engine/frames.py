@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.components.base import (
     HEARTBEAT,
+    PLACE,
     RAW,
     Carried,
     Format,
@@ -16,6 +17,7 @@ from penstock.components.base import (
     Source,
     Step,
     StepContext,
+    stream_name,
 )
 from penstock.components.shared.event_time import event_time_of
 from penstock.engine.idle import with_ticks
@@ -33,7 +35,7 @@ from penstock.spec.resolve import with_secrets
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_BOOKKEEPING = (RAW, HEARTBEAT)
+_BOOKKEEPING = (RAW, HEARTBEAT, PLACE)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ _COPY_MARKS = 900_000
 """First number of the marks of further copies of a source: their rows are those of the first one, counted there."""
 
 
-_KERNEL_MARKS, _REPLAY_MARKS = 500_000, 600_000
+_KERNEL_MARKS, _REPLAY_MARKS, _FILTER_MARKS = 500_000, 600_000, 700_000
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ class FrameBuilder:
         """Whether all rows that travel to Python are a few numbers each, so that their bytes need not be counted."""
         names = [node.name for node in graph.of_kind("source")]
         self.marks = {name: SourceMarks(2 * index, 2 * index + 1) for index, name in enumerate(names)}
+        dropping = [node.name for node in graph.of_kind("step") if drops_rows(node)]
+        self.filters = {
+            name: (_FILTER_MARKS + 2 * index, _FILTER_MARKS + 2 * index + 1) for index, name in enumerate(dropping)
+        }
+        """Numbers of the markers before and after each step that only drops rows."""
 
     def frame(self, node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
         if node.kind == "source":
@@ -124,7 +131,12 @@ class FrameBuilder:
             if found is not None:
                 return found
         self.small_rows &= component.name != "python"
-        return component.apply(inputs, self._step_context(node, inputs))
+        context = self._step_context(node, inputs)
+        if node.name not in self.filters or not all(frame.isStreaming for frame in inputs.values()):
+            return component.apply(inputs, context)
+        before, after = self.filters[node.name]
+        marked_inputs = {name: frame.where(marker(before)) for name, frame in inputs.items()}
+        return component.apply(marked_inputs, context).where(marker(after))
 
     def _step_context(self, node: Node, inputs: Mapping[str, DataFrame]) -> StepContext:
         times = {name: column for name, frame in inputs.items() if (column := event_time_of(frame)) is not None}
@@ -141,7 +153,7 @@ class FrameBuilder:
         context = self._step_context(node, inputs)
         replays = step.takes_replays and context.late.policy == "side" and bool(context.times)
         if replays:
-            stream = "_VIA_".join((f"{node.name}_REPLAY", *via))
+            stream = stream_name(f"{node.name}_REPLAY", *via)
             mark = _REPLAY_MARKS + number
             self.streams[mark] = [stream]
             inputs = {name: with_replays(frame, self.spool, node.name, stream, mark) for name, frame in inputs.items()}
@@ -197,9 +209,9 @@ class FrameBuilder:
         rows = rows.where(came)
         if spec.event_time is not None:
             rows = _with_watermark(rows, node.name, spec.event_time)
-        if spec.event_time is None and not any(name in rows.columns for name in _BOOKKEEPING):
+        if spec.event_time is None and RAW not in rows.columns and HEARTBEAT not in rows.columns:
             # Every row can be used. A condition that says so would be optimised away, and the rows not be counted.
-            return rows.where(marker(marks.readable))
+            return rows.where(marker(marks.readable)).drop(*_BOOKKEEPING)
         readable = marked(marks.readable, is_readable(rows, spec.event_time) & ~_is_heartbeat(rows))
         return rows.where(readable).drop(*_BOOKKEEPING)
 
@@ -217,6 +229,11 @@ def is_readable(rows: DataFrame, event_time: EventTime | None, now: Column | Non
         if now is not None:
             readable = readable & ~is_ahead(event_time, now)
     return readable
+
+
+def drops_rows(node: Node) -> bool:
+    """Whether a step only drops rows, which are then counted; what an output leaves out goes to others."""
+    return isinstance(node.component, Step) and node.component.passes == "some" and node.part_of is None
 
 
 def is_small(rows: DataFrame) -> bool:

@@ -15,9 +15,9 @@ from typing import Any
 
 _TABLE = """CREATE TABLE IF NOT EXISTS batches (batch INTEGER PRIMARY KEY, epoch INTEGER NOT NULL,
     rows_in TEXT NOT NULL, rows_dead TEXT NOT NULL, rows_out TEXT NOT NULL, late TEXT NOT NULL DEFAULT '{}',
-    corrections TEXT NOT NULL DEFAULT '{}')"""
-_COLUMNS = "batch, epoch, rows_in, rows_dead, rows_out, late, corrections"
-_ADDED = ("late", "corrections")
+    corrections TEXT NOT NULL DEFAULT '{}', filtered TEXT NOT NULL DEFAULT '{}')"""
+_COLUMNS = "batch, epoch, rows_in, rows_dead, rows_out, late, corrections, filtered"
+_ADDED = ("late", "corrections", "filtered")
 """Columns that ledgers of earlier versions lack."""
 
 
@@ -33,9 +33,11 @@ class BatchEntry:
     late: Mapping[str, int] = field(default_factory=dict)
     """Results that rows came too late for; a row counts once for each window it missed."""
     corrections: Mapping[str, int] = field(default_factory=dict)
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    """Rows that a filter or a route lets go nowhere."""
 
     def counts(self) -> tuple[Mapping[str, int], ...]:
-        return (self.rows_in, self.rows_dead, self.rows_out, self.late, self.corrections)
+        return (self.rows_in, self.rows_dead, self.rows_out, self.late, self.corrections, self.filtered)
 
 
 class Ledger:
@@ -53,7 +55,7 @@ class Ledger:
     def record(self, entry: BatchEntry) -> None:
         values = (entry.batch, entry.epoch, *(json.dumps(dict(part)) for part in entry.counts()))
         with closing(self._connect()) as db:
-            db.execute(f"INSERT OR REPLACE INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            db.execute(f"INSERT OR REPLACE INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def entries(self, first: int = 0) -> list[BatchEntry]:
         with closing(self._connect()) as db:

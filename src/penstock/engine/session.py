@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engine.jars import jars_of
 from penstock.engine.jvm import Jvm, JvmOptions
 from penstock.errors import PenstockError
 
@@ -59,6 +60,8 @@ class SessionOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
     packages: Sequence[str] = ()
+    jars: Sequence[str] = ()
+    """Sets of jars, by their names in `penstock.engine.jars`."""
     hidden: Sequence[str] = ()
     """Values of secrets, kept out of the log."""
     scratch: Path | None = None
@@ -159,9 +162,22 @@ def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:
         "spark.app.name": "penstock",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         **options.conf,
+        **_jar_conf(options),
         **FIXED,
         "spark.master": options.master,
     }
+
+
+def _jar_conf(options: SessionOptions) -> dict[str, str]:
+    """Puts jars on the class path, where the service loader and Hadoop look, and sends them to workers."""
+    paths = [str(jar) for jar in jars_of(options.jars)]
+    if not paths:
+        return {}
+    places = {"spark.driver.extraClassPath": os.pathsep}
+    if not is_local(options.master):
+        places["spark.jars"] = ","
+    given = {key: [options.conf[key]] if options.conf.get(key) else [] for key in places}
+    return {key: separator.join([*given[key], *paths]) for key, separator in places.items()}
 
 
 def is_local(master: str) -> bool:

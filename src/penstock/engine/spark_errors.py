@@ -140,6 +140,9 @@ def runtime_problem(error: Exception, *, batch: int | None, log: object, checkpo
         return Problem("PATH_NOT_WRITABLE", {"path": checkpoint, "reason": text_of(error)})
     if "STREAMING_QUERY_EVOLUTION" in message or "STREAM_SOURCE" in message:
         return Problem("STATE_SOURCES_CHANGED", {"reason": text_of(error)})
+    lost = _DATA_LOST.search(message)
+    if lost:
+        return Problem("SOURCE_DATA_LOST", {"reason": lost[1].strip().rstrip(".")})
     damaged = _damaged_state(message, checkpoint)
     if damaged:
         return Problem("STATE_UNREADABLE", {"path": damaged, "reason": "it is missing or damaged"})
@@ -161,6 +164,7 @@ def runtime_problem(error: Exception, *, batch: int | None, log: object, checkpo
     return Problem("BATCH_FAILED", {"batch": "?" if batch is None else batch, "reason": reason, "log": log})
 
 
+_DATA_LOST = re.compile(r"\[KAFKA_DATA_LOST\] ([^\n]*)")
 _PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)+(\w[^\n]*)")
 """What a Python worker says last of an error."""
 _STATE_TROUBLE = re.compile(r"STATE_STORE|StateStore|RocksDB|streaming\.state\.|HDFSMetadataLog|Incomplete log file")

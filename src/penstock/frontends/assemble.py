@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from penstock.components.base import Component, ComponentKind, Source
+from penstock.components.base import Component, ComponentKind, Format, Source
 from penstock.components.registry import all_components, components
 from penstock.errors import PenstockError, Problem, did_you_mean
 from penstock.frontends.configs import aliases, note_unknown_key, read_config
@@ -216,7 +216,14 @@ class _Assembly:
             self.findings.at_key("FORMAT_NOT_USED", (*path, "format"), name=name, component=chosen[0].name)
         advice = "Write `format: {json: {schema: {...}}}`."
         inside = self._mapping(content["format"], (*path, "format"), advice)
-        return None if inside is None else self._component("format", inside, (*path, "format"), ())
+        found = None if inside is None else self._component("format", inside, (*path, "format"), ())
+        if isinstance(found, Format) and takes_format and chosen:
+            messages = cast(type[Source], chosen[0]).takes_messages
+            if not (found.messages if messages else found.files):
+                code = "FORMAT_NOT_FOR_MESSAGES" if messages else "FORMAT_NOT_FOR_FILES"
+                params = {"name": name, "component": chosen[0].name, "format": found.name}
+                self.findings.at_key(code, (*path, "format"), **params)
+        return found
 
     def _step(self, name: str, content: Mapping[str, Any], path: Path_) -> spec.Step | None:
         inputs = self._inputs(content, path)

@@ -10,10 +10,14 @@ from penstock.components.formats.parquet import Parquet as _ParquetFormat
 from penstock.components.formats.text import Text as _TextFormat
 from penstock.components.sinks.console import Console as _ConsoleSink
 from penstock.components.sinks.files import Files as _FilesSink
+from penstock.components.sinks.kafka import Kafka as _KafkaSink
 from penstock.components.sinks.memory import Memory as _MemorySink
+from penstock.components.sinks.mysql import Mysql as _MysqlSink
+from penstock.components.sinks.postgres import Postgres as _PostgresSink
 from penstock.components.sinks.sqlite import Sqlite as _SqliteSink
 from penstock.components.sources.files import Files as _FilesSource
 from penstock.components.sources.generator import Generator as _GeneratorSource
+from penstock.components.sources.kafka import Kafka as _KafkaSource
 from penstock.components.sources.memory import Memory as _MemorySource
 from penstock.components.steps.changelog_join import ChangelogJoin as _ChangelogJoinStep
 from penstock.components.steps.dedupe import Dedupe as _DedupeStep
@@ -23,6 +27,7 @@ from penstock.components.steps.join import Join as _JoinStep
 from penstock.components.steps.latest import Latest as _LatestStep
 from penstock.components.steps.python import Python as _PythonStep
 from penstock.components.steps.rolling import Rolling as _RollingStep
+from penstock.components.steps.route import Route as _RouteStep
 from penstock.components.steps.select import Select as _SelectStep
 from penstock.components.steps.sql import Sql as _SqlStep
 from penstock.components.steps.top_n import TopN as _TopNStep
@@ -62,6 +67,21 @@ class sources:
         partitions: int = ...,
     ) -> _GeneratorSource:
         """Makes rows up: the same settings always give the same rows, whatever the batches and restarts."""
+
+    @staticmethod
+    def Kafka(
+        *,
+        bootstrap: str,
+        topic: str | Sequence[str] = ...,
+        topic_pattern: str | None = ...,
+        starting_offsets: str = ...,
+        max_rows_per_batch: int | None = ...,
+        columns: Mapping[str, Literal["key", "topic", "partition", "offset", "timestamp", "headers"]] = ...,
+        on_data_loss: Literal["stop", "skip"] = ...,
+        security: Any = ...,
+        options: Mapping[str, str] = ...,
+    ) -> _KafkaSource:
+        """Reads messages of one or several topics, each once, in order within a partition."""
 
     @staticmethod
     def Memory(
@@ -189,6 +209,15 @@ class steps:
         """Every row leaves once, with aggregates over the rows of its key in the time before it."""
 
     @staticmethod
+    def Route(
+        *,
+        to: Mapping[str, str | Sequence[str]],
+        by: str | None = ...,
+        each: Literal["first", "all"] = ...,
+    ) -> _RouteStep:
+        """Deals rows to named outputs, each read as `STEP.OUTPUT`."""
+
+    @staticmethod
     def Select(
         *,
         columns: Mapping[str, str] | Sequence[str],
@@ -250,6 +279,22 @@ class sinks:
         """Writes each batch into a folder of its own (`batch=000000000042/epoch=1/`), exactly once."""
 
     @staticmethod
+    def Kafka(
+        *,
+        bootstrap: str,
+        topic: str,
+        topic_column: str | None = ...,
+        key: Sequence[str] = ...,
+        delete: str | None = ...,
+        headers: Mapping[str, str] = ...,
+        timestamp: str | None = ...,
+        format: Literal["json", "text"] = ...,
+        security: Any = ...,
+        options: Mapping[str, str] = ...,
+    ) -> _KafkaSink:
+        """Sends each row as a message, exactly once for consumers that read committed messages only."""
+
+    @staticmethod
     def Memory(
         *,
         key: Sequence[str] = ...,
@@ -257,11 +302,39 @@ class sinks:
         """Keeps rows in the process, for tests and notebooks; `penstock.testing` reads them. Gone when the process ends."""
 
     @staticmethod
-    def Sqlite(
+    def Mysql(
         *,
-        path: str,
         table: str,
         key: Sequence[str] = ...,
         version: str | None = ...,
+        delete: str | None = ...,
+        on_violation: Literal["dead", "stop"] = ...,
+        url: str,
+        bulk_rows: int = ...,
+    ) -> _MysqlSink:
+        """Stores rows in a table of MySQL or MariaDB, exactly once."""
+
+    @staticmethod
+    def Postgres(
+        *,
+        table: str,
+        key: Sequence[str] = ...,
+        version: str | None = ...,
+        delete: str | None = ...,
+        on_violation: Literal["dead", "stop"] = ...,
+        url: str,
+        bulk_rows: int = ...,
+    ) -> _PostgresSink:
+        """Stores rows in a table of PostgreSQL, exactly once."""
+
+    @staticmethod
+    def Sqlite(
+        *,
+        table: str,
+        key: Sequence[str] = ...,
+        version: str | None = ...,
+        delete: str | None = ...,
+        on_violation: Literal["dead", "stop"] = ...,
+        path: str,
     ) -> _SqliteSink:
         """Stores rows in a table of a SQLite file, exactly once."""

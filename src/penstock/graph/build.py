@@ -60,7 +60,12 @@ def _nodes(pipeline: Pipeline) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for spec in pipeline.nodes():
         inputs = () if isinstance(spec, Source) else _inputs(spec) if isinstance(spec, Step) else (spec.input,)
-        found.setdefault(spec.name, Node(spec.name, _kind(spec), cast(Component, spec.component), inputs, spec))
+        component = cast(Component, spec.component)
+        found.setdefault(spec.name, Node(spec.name, _kind(spec), component, inputs, spec))
+        if isinstance(component, StepComponent):
+            for output, part in component.outputs().items():
+                name = f"{spec.name}.{output}"
+                found.setdefault(name, Node(name, "step", part, (spec.name,), spec, part_of=spec.name))
     return found
 
 

@@ -20,11 +20,13 @@ class Node:
     component: Component
     inputs: tuple[str, ...]
     spec: Source | Step | Sink
+    part_of: str | None = None
+    """The step that it is an output of."""
 
     @property
     def path(self) -> tuple[str, ...]:
         """Where it stands in the document."""
-        return ("spec", f"{self.kind}s", self.name)
+        return ("spec", f"{self.kind}s", self.part_of or self.name)
 
 
 @dataclass(frozen=True)

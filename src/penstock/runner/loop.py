@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.analyse import analyse
 from penstock.engine.checkpoint import verify
+from penstock.engine.jars import sets_for
 from penstock.engine.ledger import add
 from penstock.engine.progress import BatchReport, Status
 from penstock.engine.query import RunningPipeline
@@ -125,6 +126,7 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
             conf=with_partitions(graph, options),
             driver_memory=options.driver_memory,
             packages=options.packages,
+            jars=sets_for(graph.file.pipeline),
             hidden=secret_values(graph.file.pipeline),
             scratch=state.scratch,
             log=state.logs / "spark.log",

@@ -16,6 +16,7 @@ from penstock.components.sinks.memory import forget, stored_batches, stored_rows
 from penstock.components.sources.memory import append_batch, spool_folder
 from penstock.engine.analyse import analyse
 from penstock.engine.dead import SINK
+from penstock.engine.jars import obtainable, sets_for
 from penstock.engine.late import SINK as LATE
 from penstock.engine.ledger import BatchEntry
 from penstock.engine.query import RunningPipeline
@@ -61,7 +62,8 @@ class Harness:
         file = _file(pipeline)
         self._own_folder = None if state_dir else Path(tempfile.mkdtemp(prefix="penstock-test-"))
         self.state_dir = state_dir or self._own_folder or Path()
-        self.spark = shared_session()
+        # What a test replaces needs no jars, so those that cannot be had are missed only by what is still real.
+        self.spark = shared_session(obtainable(sets_for(file.pipeline)))
         spool = self.state_dir / "spool"
         fast = file.pipeline.run.model_copy(update={"trigger": Duration(0)})
         file = PipelineFile(file.pipeline.model_copy(update={"run": fast}), file.places, file.path)

@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engine.jars import obtainable
 from penstock.engine.session import Session, SessionOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _session: Session | None = None
+_jars: tuple[str, ...] = ()
+_welcome: tuple[str, ...] = ()
 
 
-def shared_session() -> SparkSession:
-    """A small, quickly started session: two cores, two partitions."""
-    global _session
-    if _session is None or not _session.jvm.alive:
+def shared_session(jars: Iterable[str] = ()) -> SparkSession:
+    """A small, quickly started session: two cores, two partitions.
+
+    `jars` names sets of jars it must have. A session without them is replaced, and frames of the old one end with it:
+    where tests share frames, name all sets with `welcome_jars` first.
+    """
+    global _session, _jars
+    needed = tuple(jars)
+    if _session is None or not _session.jvm.alive or not {*needed} <= {*_jars}:
+        wanted = tuple(dict.fromkeys((*_jars, *obtainable(_welcome), *needed)))
+        _end()
         conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.noDataProgressEventInterval": "100"}
-        _session = Session(SessionOptions(master="local[2]", conf=conf, driver_memory="2g", quick=True))
+        _session = Session(SessionOptions(master="local[2]", conf=conf, driver_memory="2g", jars=wanted, quick=True))
+        _jars = wanted
         atexit.register(_session.stop)
     return _session.spark
+
+
+def welcome_jars(*names: str) -> None:
+    """Sets of jars that the session gets when it starts, whoever starts it, as far as they can be had."""
+    global _welcome
+    _welcome = names
+
+
+def _end() -> None:
+    global _session
+    if _session is not None and _session.jvm.alive:
+        atexit.unregister(_session.stop)
+        _session.stop()
+    _session = None
 
 
 def shared_log() -> Path:

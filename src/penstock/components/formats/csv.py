@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.components.base import Format, ReadContext
-from penstock.components.shared.malformed import unreadable_fields
+from penstock.components.base import RAW, Format, ReadContext
+from penstock.components.shared.malformed import as_text, unreadable_fields
 from penstock.spec.fields import Change, field
 from penstock.spec.schema import Schema
 
@@ -25,6 +25,7 @@ class Csv(Format):
     name: ClassVar[str] = "csv"
     spark_format: ClassVar[str] = "csv"
     malformed: ClassVar[bool] = True
+    messages: ClassVar[bool] = True
     example: ClassVar[str] = """\
 files: {path: ./in}
 format: {csv: {schema: "id string, amount double", header: true}}
@@ -45,6 +46,16 @@ format: {csv: {schema: "id string, amount double", header: true}}
     def reader_options(self) -> dict[str, str]:
         options = {"header": str(self.header).lower(), "sep": self.delimiter, "enforceSchema": "true"}
         return options if self.timestamp_format is None else {**options, "timestampFormat": self.timestamp_format}
+
+    def row_names(self, context: ReadContext) -> list[str]:
+        return list(self.row_schema.names)
+
+    def decode(self, value: Column, context: ReadContext) -> Column:
+        from pyspark.sql import functions as F
+
+        options = {"sep": self.delimiter, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
+        options |= {} if self.timestamp_format is None else {"timestampFormat": self.timestamp_format}
+        return F.from_csv(as_text(value), f"{self.row_schema.ddl}, `{RAW}` string", options)
 
     def explain_malformed(self, raw: Column) -> Column:
         from pyspark.sql import functions as F

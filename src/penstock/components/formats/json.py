@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.components.base import Format, ReadContext
-from penstock.components.shared.malformed import unreadable_fields
+from penstock.components.base import RAW, Format, ReadContext
+from penstock.components.shared.malformed import as_text, unreadable_fields
 from penstock.spec.fields import Change, field
 from penstock.spec.schema import Schema
 
@@ -23,6 +23,7 @@ class Json(Format):
     name: ClassVar[str] = "json"
     spark_format: ClassVar[str] = "json"
     malformed: ClassVar[bool] = True
+    messages: ClassVar[bool] = True
     example: ClassVar[str] = """\
 files: {path: ./in}
 format: {json: {schema: {id: string, ts: timestamp, amount: double}}}
@@ -40,6 +41,15 @@ format: {json: {schema: {id: string, ts: timestamp, amount: double}}}
 
     def reader_options(self) -> dict[str, str]:
         return {} if self.timestamp_format is None else {"timestampFormat": self.timestamp_format}
+
+    def row_names(self, context: ReadContext) -> list[str]:
+        return list(self.row_schema.names)
+
+    def decode(self, value: Column, context: ReadContext) -> Column:
+        from pyspark.sql import functions as F
+
+        options = {**self.reader_options(), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
+        return F.from_json(as_text(value), f"{self.row_schema.ddl}, `{RAW}` string", options)
 
     def explain_malformed(self, raw: Column) -> Column:
         from pyspark.sql import functions as F

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.components.base import Format, ReadContext
+from penstock.components.base import RAW, Format, ReadContext
+from penstock.components.shared.malformed import as_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 class Text(Format):
@@ -12,6 +16,7 @@ class Text(Format):
 
     name: ClassVar[str] = "text"
     spark_format: ClassVar[str] = "text"
+    messages: ClassVar[bool] = True
     example: ClassVar[str] = """\
 files: {path: ./logs}
 format: {text: {}}
@@ -19,3 +24,11 @@ format: {text: {}}
 
     def reader_schema(self, context: ReadContext, path: str) -> str:
         return "value string"
+
+    def row_names(self, context: ReadContext) -> list[str]:
+        return ["value"]
+
+    def decode(self, value: Column, context: ReadContext) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.struct(as_text(value).alias("value"), F.lit(None).cast("string").alias(RAW))

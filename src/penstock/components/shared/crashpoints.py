@@ -18,6 +18,8 @@ POINTS = (
     "batch.after_sinks",
     "batch.after_ledger",
 )
+SINK_POINTS = ("sink.staged",)
+"""Points that only some sinks pass."""
 
 Hook = Callable[[str, int], None]
 _hook: Hook | None = None

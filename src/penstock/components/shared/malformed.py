@@ -14,6 +14,18 @@ _SHOWN = 40
 """Characters of a bad value that are quoted in the reason."""
 
 
+BASE64 = "base64:"
+"""Before the text of bytes that are not text."""
+
+
+def as_text(value: Column) -> Column:
+    """Bytes as text; what is not UTF-8 as base64, so that nothing of it is lost."""
+    from pyspark.sql import functions as F
+
+    text = value.cast("string")
+    return F.when(F.is_valid_utf8(text), text).otherwise(F.concat(F.lit(BASE64), F.base64(value)))
+
+
 def unreadable_fields(schema: Schema, values: Column, otherwise: str, timestamp_format: str | None) -> Column:
     """The first columns whose text does not fit their type; `otherwise` if the row as a whole is unreadable."""
     from pyspark.sql import functions as F

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import Step, StepContext
 from penstock.spec.fields import Change, field
@@ -17,6 +17,7 @@ class Filter(Step):
 
     name: ClassVar[str] = "filter"
     shorthand: ClassVar[str] = "where"
+    passes: ClassVar[Literal["all", "some", "other"]] = "some"
     example: ClassVar[str] = """\
 from: views
 filter: article IS NOT NULL AND ms > 0

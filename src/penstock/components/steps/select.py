@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import Step, StepContext
 from penstock.spec.fields import Change, field
@@ -17,6 +17,7 @@ class Select(Step):
     """Chooses columns by name, or computes them from SQL expressions. Columns that are not named are dropped."""
 
     name: ClassVar[str] = "select"
+    passes: ClassVar[Literal["all", "some", "other"]] = "all"
     shorthand: ClassVar[str] = "columns"
     example: ClassVar[str] = """\
 from: views

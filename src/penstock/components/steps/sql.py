@@ -75,12 +75,13 @@ def _queried(query: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
     # Spark runs commands as soon as they are given to spark.sql(); parseQuery takes nothing but a query.
     session._jsparkSession.sessionState().sqlParser().parseQuery(query)
     for name, frame in inputs.items():
-        frame.createOrReplaceTempView(name)
+        # An output of a step has a dot in its name, and is one name nevertheless.
+        frame.createOrReplaceTempView(f"`{name}`")
     try:
         return session.sql(query)
     finally:
         for name in inputs:
-            session.catalog.dropTempView(name)
+            session.catalog.dropTempView(f"`{name}`")
 
 
 # --- on the window kernel ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import Step, StepContext
 from penstock.spec.fields import Change, field
@@ -17,6 +17,7 @@ class Union(Step):
     """All rows of all inputs, duplicates kept. Columns are matched by name."""
 
     name: ClassVar[str] = "union"
+    passes: ClassVar[Literal["all", "some", "other"]] = "all"
     inputs_expected: ClassVar[tuple[int, int]] = (2, 64)
     example: ClassVar[str] = """\
 from: [views_eu, views_us]

@@ -1,0 +1,107 @@
+"""`penstock ledger FILE`: what became of every row, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.output import Format, out, print_json
+
+if TYPE_CHECKING:
+    from penstock.engine.ledger import BatchEntry
+    from penstock.runner.ledger import Account, Judged
+
+_COLOURS = {"sealed": "green", "open": "yellow", "unbalanced": "bold red"}
+_COLUMNS = ("in", "dead", "filtered", "late", "corrections", "out")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ledger")(ledger)
+
+
+def ledger(
+    file: Annotated[Path, typer.Argument(help="The pipeline: a .yaml, .sql or .py file.")],
+    state_dir: Annotated[
+        Path | None, typer.Option("--state-dir", help="Where state is kept. Default: .penstock/NAME beside the file.")
+    ] = None,
+    last: Annotated[int, typer.Option("--last", min=1, help="How many batches to show, the newest ones.")] = 20,
+    output: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.text,
+) -> None:
+    """Show what became of the rows of each batch, and whether the counts add up.
+
+    A batch is sealed when it is committed and its counts add up, and open while it may be run again. The command ends
+    with 1 if a batch is unbalanced.
+    """
+    from penstock.frontends.load import load
+    from penstock.runner.ledger import read_ledger
+    from penstock.runner.loop import RunOptions, state_path
+
+    loaded = load(file)
+    account = read_ledger(loaded, state_path(loaded, RunOptions(state_dir=state_dir)))
+    if output is Format.json:
+        print_json(_as_json(account, last))
+    else:
+        _print(account, last)
+    if account.verdict == "unbalanced":
+        raise typer.Exit(1)
+
+
+def _counts(entry: BatchEntry) -> dict[str, Mapping[str, int]]:
+    parts = (entry.rows_in, entry.rows_dead, entry.filtered, entry.late, entry.corrections, entry.rows_out)
+    return dict(zip(_COLUMNS, parts, strict=True))
+
+
+def _as_json(account: Account, last: int) -> dict[str, Any]:
+    return {
+        "verdict": account.verdict,
+        "totals": _counts(account.totals),
+        "batches": [
+            {
+                "batch": judged.entry.batch,
+                "epoch": judged.entry.epoch,
+                "verdict": judged.verdict,
+                "problems": [str(item) for item in judged.imbalances],
+                **_counts(judged.entry),
+            }
+            for judged in account.batches[-last:]
+        ],
+    }
+
+
+def _print(account: Account, last: int) -> None:
+    if not account.batches:
+        out.print(Text("no batch has been run yet", "dim"))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("batch", justify="right")
+    for column in _COLUMNS:
+        table.add_column(column)
+    table.add_column("")
+    for judged in account.batches[-last:]:
+        table.add_row(*_row(judged))
+    table.add_section()
+    table.add_row("all", *(_cell(counts) for counts in _counts(account.totals).values()), _verdict(account.verdict))
+    out.print(table)
+    for judged in account.batches:
+        for item in judged.imbalances:
+            out.print(Text(f"batch {judged.entry.batch}: {item}", "red"))
+
+
+def _row(judged: Judged) -> list[str | Text]:
+    cells = [_cell(counts) for counts in _counts(judged.entry).values()]
+    return [str(judged.entry.batch), *cells, _verdict(judged.verdict)]
+
+
+def _verdict(verdict: str) -> Text:
+    return Text(verdict, _COLOURS[verdict])
+
+
+def _cell(counts: Mapping[str, int]) -> str:
+    """Counts by name; a dot for none, so that the others stand out."""
+    shown = [f"{name} {rows:,}" for name, rows in counts.items() if rows]
+    return "\n".join(shown) or "·"

@@ -1,0 +1,276 @@
+"""What a SQL sink needs to know of a database: how to reach it, what its errors mean, and how it says things.
+
+How rows are stored exactly once is the same everywhere and lies in `sql_sink` and `sql_merge`. A `Database` travels
+to Spark's tasks, so it holds plain values only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock.components.shared.sql_text import is_nested
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column as SparkColumn
+
+BATCHES = "_penstock_batches"
+REFUSED = "_penstock_refused"
+STAGED = "_penstock_rows"
+DIRECT = "_penstock_direct"
+MERGED = "_penstock_merged"
+SEQ = "seq"
+DELETED = "deleted"
+NUMBER = "n"
+
+
+class Fault(Enum):
+    """Whose fault an error of a database is."""
+
+    PASSING = auto()
+    """Trying again may help: a lost connection, a deadlock, a server that restarts."""
+    ROWS = auto()
+    """A row does not fit the table."""
+    DENIED = auto()
+    """Who asks has no right to."""
+    OTHER = auto()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the rows and of the table."""
+
+    name: str
+    kind: str
+    """Spark's name of its type."""
+    stored: str
+    """Its name in the table, which may differ in upper and lower case."""
+    cast: str = ""
+    """The type in the table, where the database does not convert to it by itself."""
+    collation: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table as a sink writes it. In tables of Penstock's own its columns are called c0, c1 and so on."""
+
+    table: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    version: str | None = None
+    delete: str | None = None
+    nulls_in_key: bool = False
+    """Whether the table finds a row again whose key holds a null."""
+
+    @property
+    def staged(self) -> list[str]:
+        """The columns of rows on their way, in order."""
+        return [*self.own.values(), *([DELETED] if self.delete else []), SEQ]
+
+    @property
+    def own(self) -> dict[str, str]:
+        """Columns on their way by name."""
+        return {column.name: f"c{number}" for number, column in enumerate(self.columns)}
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Spark's types of the columns that came, by name."""
+        return {column.name: column.kind for column in self.columns} | ({self.delete: "boolean"} if self.delete else {})
+
+    @property
+    def others(self) -> list[Column]:
+        """The columns beside the key."""
+        return [column for column in self.columns if column.name not in self.key]
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+    def with_columns(self, columns: dict[str, Column]) -> Layout:
+        return replace(self, columns=tuple(columns.get(column.name, column) for column in self.columns))
+
+
+class Differs(Exception):
+    """Why a table that is there does not fit."""
+
+
+class Connection(ABC):
+    """An open connection. What it runs counts at once, unless a transaction has been begun."""
+
+    @abstractmethod
+    def run(self, statement: str, *values: Any) -> int:
+        """How many rows it concerned."""
+
+    @abstractmethod
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]: ...
+
+    @abstractmethod
+    def load(self, table: str, rows: pa.Table, layout: Layout) -> None:
+        """Puts rows into a table of Penstock's own, all columns in order."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Database(ABC):
+    mark: ClassVar[str] = "%s"
+    """Where a value goes in a statement."""
+    keeps_connections: ClassVar[bool] = True
+    lock: ClassVar[str] = " FOR UPDATE"
+    name_type: ClassVar[str] = "TEXT"
+    text_type: ClassVar[str] = "TEXT"
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """What may be shown of where it is."""
+
+    @property
+    @abstractmethod
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What its driver raises."""
+
+    @abstractmethod
+    def connect(self) -> Connection: ...
+
+    @abstractmethod
+    def fault(self, error: Exception) -> Fault: ...
+
+    def reason(self, error: Exception) -> str:
+        """What the database says, in one line."""
+        return " ".join(str(error).split())
+
+    @abstractmethod
+    def quote(self, name: str) -> str: ...
+
+    @abstractmethod
+    def make_table(self, connection: Connection, layout: Layout) -> Layout:
+        """Makes the table, or raises Differs; what was found of it."""
+
+    @abstractmethod
+    def begin(self, connection: Connection, layout: Layout | None = None) -> None:
+        """Begins a transaction; with a layout, one that has empty tables for rows on their way."""
+
+    @abstractmethod
+    def own_type(self, column: Column, layout: Layout) -> str:
+        """The type in which a column travels; every value of Spark's type fits."""
+
+    @abstractmethod
+    def storable(self, column: SparkColumn, kind: str) -> SparkColumn:
+        """A column as it travels."""
+
+    def unstorable(self, rows: pa.Table, layout: Layout) -> Iterator[tuple[pa.Array, str]]:
+        """Which rows it could not store in any table, and why."""
+        yield from ()
+
+    @abstractmethod
+    def store(self, connection: Connection, layout: Layout, where: str) -> None:
+        """Stores the rows of MERGED for which a condition on `w` holds."""
+
+    @abstractmethod
+    def leftovers(self, connection: Connection, prefix: str) -> list[str]:
+        """Tables of Penstock's own that begin so."""
+
+    @abstractmethod
+    def make_stage(self, connection: Connection, table: str, layout: Layout) -> None: ...
+
+    def bookkeeping(self) -> dict[str, str]:
+        """Penstock's own tables beside the rows, and their columns."""
+        who = f"pipeline {self.name_type} NOT NULL, sink {self.name_type} NOT NULL"
+        rows, row, error = (self.quote(name) for name in ("rows", "row", "error"))
+        return {
+            BATCHES: f"{who}, lineage {self.name_type} NOT NULL, epoch BIGINT NOT NULL, batch BIGINT NOT NULL, "
+            f"{rows} BIGINT NOT NULL, PRIMARY KEY (pipeline, sink)",
+            REFUSED: f"{who}, batch BIGINT NOT NULL, number BIGINT NOT NULL, {row} {self.text_type} NOT NULL, "
+            f"{error} {self.text_type} NOT NULL, PRIMARY KEY (pipeline, sink, batch, number)",
+        }
+
+    def before_search(self, connection: Connection) -> None:  # noqa: B027
+        """Makes MERGED quick to read by number."""
+
+    def table(self, name: str) -> str:
+        """A table as it stands in a statement; `schema.table` names one in a schema."""
+        return ".".join(self.quote(part) for part in name.split("."))
+
+    def near(self, layout: Layout, name: str) -> str:
+        """A table of Penstock's own, in the schema of the table."""
+        schema = layout.table.rpartition(".")[0]
+        return self.table(f"{schema}.{name}" if schema else name)
+
+    def failure(self, node: str, batch: int, error: Exception) -> PenstockError:
+        """An error while writing, in words."""
+        advice = {
+            Fault.PASSING: "It was tried again for a while. Start the pipeline again when the database is well.",
+            Fault.ROWS: "Correct the rows, or set them aside with `onViolation: dead`.",
+            Fault.DENIED: "Give the user of the sink the right to do it.",
+        }.get(self.fault(error), "Nothing of the batch was stored.")
+        return PenstockError.of("SINK_FAILED", node=node, batch=batch, reason=self.reason(error), advice=advice)
+
+    def refusal(self, node: str, error: Exception) -> PenstockError:
+        """An error while opening, in words."""
+        code = "SINK_DENIED" if self.fault(error) is Fault.DENIED else "SINK_UNREACHABLE"
+        return PenstockError.of(code, node=node, server=self.place, reason=self.reason(error))
+
+    def own_columns(self, layout: Layout) -> str:
+        """The columns of a table of rows on their way."""
+        columns = [f"{layout.own[column.name]} {self.own_type(column, layout)}" for column in layout.columns]
+        flag = [f"{DELETED} {self.own_type(Column('', 'boolean', ''), layout)}"] if layout.delete else []
+        return ", ".join([*columns, *flag, f"{SEQ} BIGINT NOT NULL"])
+
+    def value(self, column: Column, layout: Layout) -> str:
+        """A column of a row `w` on its way, as the table takes it."""
+        return f"w.{layout.own[column.name]}"
+
+    def inserted(self, layout: Layout) -> tuple[str, str]:
+        """The columns of the table, and the values for them."""
+        names = ", ".join(self.quote(column.stored) for column in layout.columns)
+        return names, ", ".join(self.value(column, layout) for column in layout.columns)
+
+    def same_key(self, layout: Layout, equal: str = "=") -> str:
+        """That a row `t` of the table and a row `w` have the same key."""
+        columns = [layout.column(name) for name in layout.key]
+        return " AND ".join(f"t.{self.quote(item.stored)} {equal} {self.value(item, layout)}" for item in columns)
+
+    def ordered(self, expression: str, column: Column) -> str:
+        """A version as it can be compared."""
+        return expression
+
+    def not_older(self, layout: Layout, new: str | None = None) -> str:
+        """That a row `w`, or the version `new`, is not older than the row `t` of the table."""
+        if layout.version is None:
+            return "1 = 1"
+        column = layout.column(layout.version)
+        stored = f"t.{self.quote(column.stored)}"
+        newer = self.ordered(new or self.value(column, layout), column)
+        return f"({stored} IS NULL OR {newer} >= {self.ordered(stored, column)})"
+
+    def kept(self, layout: Layout) -> str:
+        """That a row `w` is to be stored, not deleted."""
+        return f"(w.{DELETED} IS NULL OR NOT w.{DELETED})" if layout.delete else "1 = 1"
+
+
+def in_key(column: Column, layout: Layout) -> bool:
+    return column.name in layout.key
+
+
+def as_text(column: SparkColumn, kind: str) -> SparkColumn:
+    """A column of a type that databases do not know: nested ones as JSON, others as Spark writes them."""
+    from pyspark.sql import functions as F
+
+    return F.to_json(column) if is_nested(kind) else column.cast("string")
+
+
+def found_columns(layout: Layout, present: dict[str, str]) -> dict[str, str]:
+    """The name in the table of each column; `present` has all names of the table, by lower case too.
+
+    Raises Differs if one is missing.
+    """
+    found = {column.name: present.get(column.name) or present.get(column.name.lower()) for column in layout.columns}
+    missing = [name for name, stored in found.items() if stored is None]
+    if missing:
+        raise Differs(f"column {', '.join(missing)} is missing in the table")
+    return {name: stored for name, stored in found.items() if stored is not None}

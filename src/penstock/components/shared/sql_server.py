@@ -1,0 +1,58 @@
+"""What tables of database servers have in common: a URL, and loading by Spark's tasks."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from penstock.components.base import CheckContext, SinkContext, SinkWriter
+from penstock.components.shared.sql_database import Database
+from penstock.components.shared.sql_sink import SqlSink, SqlWriter
+from penstock.components.shared.sql_url import BadUrl, Server, read_url
+from penstock.errors import PenstockError, Problem
+from penstock.spec.fields import Change, field
+from penstock.spec.secrets import hide
+
+NAMES = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$"
+REFERENCE = r"\$\{secret:"
+
+
+class ServerSink(SqlSink):
+    """A table of a database server."""
+
+    schemes: ClassVar[tuple[str, ...]]
+    port: ClassVar[int]
+    options: ClassVar[tuple[str, ...]]
+
+    url: str = field(doc="Where the database is and who asks.", change=Change.LOSES_STATE)
+    table: str = field(doc="The table, or `schema.table`.", change=Change.LOSES_STATE, pattern=NAMES)
+    bulk_rows: int = field(
+        50_000, ge=1, doc="A task of Spark with more rows than this loads them itself; others send them to the driver."
+    )
+
+    def check(self, context: CheckContext) -> Iterator[Problem]:
+        yield from super().check(context)
+        where = f"`{self.name}.url` of sink '{context.node}'"
+        try:
+            server = self.server()
+        except BadUrl as error:
+            advice = f"Write {self.schemes[0]}://USER:${{secret:env/PASSWORD}}@HOST:PORT/DATABASE."
+            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": error, "advice": advice}, at=("url",))
+        else:
+            if server.password and hide(self.url) == self.url:
+                yield Problem("SECRET_IN_PLAIN_TEXT", {"where": where}, at=("url",))
+
+    def server(self) -> Server:
+        return read_url(self.url, self.schemes, self.port, self.options)
+
+    @abstractmethod
+    def database(self, server: Server) -> Database: ...
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        try:
+            server = self.server()
+        except BadUrl as error:
+            where = f"`{self.name}.url` of sink '{context.node}'"
+            raise PenstockError.of("SPEC_BAD_VALUE", where=where, reason=error) from None
+        return SqlWriter(self, self.database(server), context, self.bulk_rows)

@@ -1,0 +1,357 @@
+"""A table of a database as a sink: exactly once, because rows and the number of their batch are one transaction.
+
+The table `_penstock_batches` holds how far each sink of each pipeline is, and which run may write. It lies beside
+the rows, so a batch that comes again, a run that was overtaken, and a commit whose answer was lost are all told apart
+by looking there. Rows that do not fit are kept in `_penstock_refused`, in the same transaction, until the next batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from penstock.components.base import Batch, CheckContext, Refused, Sink, SinkContext, SinkWriter
+from penstock.components.shared.arrow import in_arrow
+from penstock.components.shared.crashpoints import reach
+from penstock.components.shared.sql_database import (
+    BATCHES,
+    DIRECT,
+    REFUSED,
+    STAGED,
+    Column,
+    Connection,
+    Database,
+    Differs,
+    Fault,
+    Layout,
+)  # fmt: skip
+from penstock.components.shared.sql_merge import Merge, Staged, Unmergeable
+from penstock.components.shared.sql_retry import Patience, persist
+from penstock.components.shared.sql_stage import PART, Loading, Part, Task, parts_of
+from penstock.errors import PenstockError, Problem, did_you_mean
+from penstock.spec.fields import Change, field
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_T = TypeVar("_T")
+OnViolation = Literal["dead", "stop"]
+
+
+class SqlSink(Sink):
+    """What all tables of databases have in common."""
+
+    table: str = field(doc="The table.", change=Change.LOSES_STATE, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    key: tuple[str, ...] = field((), doc="Columns that identify a row; none means append.", change=Change.LOSES_STATE)
+    version: str | None = field(
+        None, doc="Column that says which of two rows of one key is newer; default: the one that comes later."
+    )
+    delete: str | None = field(
+        None, doc="Boolean column, not stored itself: a row in which it is true deletes the row of its key."
+    )
+    on_violation: OnViolation = field(
+        "dead", doc="What becomes of rows that the table does not take: dead letters, or the pipeline stops."
+    )
+
+    @property
+    def accepts_updates(self) -> bool:
+        return bool(self.key)
+
+    def check(self, context: CheckContext) -> Iterator[Problem]:
+        where = f"{self.name} of '{context.node}'"
+        for setting in ("version", "delete"):
+            if getattr(self, setting) is not None and not self.key:
+                advice = f"`{setting}` goes with a `key`."
+                yield Problem("SPEC_MISSING_KEY", {"key": "key", "where": where, "advice": advice})
+        if self.delete is not None and self.delete in (*self.key, self.version):
+            reason = f"`delete` names '{self.delete}', which is the key or the version"
+            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": "It needs its own column."})
+
+    def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
+        for column in (*self.key, *filter(None, (self.version, self.delete))):
+            if column not in columns:
+                hint = did_you_mean(column, columns)
+                yield Problem("SINK_COLUMN_UNKNOWN", {"node": node, "column": column, "suggestion": hint})
+        found = columns.get(self.delete or "", "boolean")
+        if found != "boolean":
+            yield Problem("COLUMN_TYPE", {"node": node, "column": self.delete, "wanted": "boolean", "found": found})
+
+    def layout(self, columns: Mapping[str, str]) -> Layout:
+        """The table as the sink would make it for such rows."""
+        stored = tuple(Column(name, kind, name) for name, kind in columns.items() if name != self.delete)
+        return Layout(self.table, stored, self.key, self.version, self.delete)
+
+
+@dataclass(frozen=True)
+class _Position:
+    """How far a sink is, and whose it is."""
+
+    lineage: str
+    epoch: int
+    batch: int
+    rows: int
+
+
+class SqlWriter(SinkWriter):
+    """An open table."""
+
+    def __init__(
+        self,
+        sink: SqlSink,
+        database: Database,
+        context: SinkContext,
+        bulk_rows: int | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self.sink = sink
+        self.database = database
+        self.node = context.node
+        self.identity = (context.pipeline, context.node)
+        self.bulk_rows = bulk_rows
+        self.patience = patience or Patience()
+        self.layout = sink.layout(context.schema)
+        self._open_connection: Connection | None = None
+        self._refused: dict[int, Sequence[Refused]] = {}
+        try:
+            # A server that does not answer now is said at once; one that an older run still holds is waited for.
+            self._connection()
+            persist(lambda: self._prepare(context), self._passes, self.patience)
+        except database.errors as error:
+            self.close()
+            raise database.refusal(self.node, error) from None
+
+    # --- connections --------------------------------------------------------------------------------------
+
+    def _connection(self) -> Connection:
+        if self._open_connection is None:
+            self._open_connection = self.database.connect()
+        return self._open_connection
+
+    def close(self) -> None:
+        if self._open_connection is not None:
+            with suppress(*self.database.errors):
+                self._open_connection.close()
+            self._open_connection = None
+
+    @contextmanager
+    def _transaction(self, layout: Layout | None = None) -> Iterator[Connection]:
+        connection = self._connection()
+        committed = False
+        try:
+            self.database.begin(connection, layout)
+            yield connection
+            connection.run("COMMIT")
+            committed = True
+        finally:
+            if not committed:
+                with suppress(*self.database.errors):
+                    connection.run("ROLLBACK")
+            if not committed or not self.database.keeps_connections:
+                self.close()
+
+    def _persist(self, batch: Batch, action: Callable[[], _T]) -> _T:
+        """Does it, again if need be: each try begins with looking how far the sink is."""
+        try:
+            return persist(action, self._passes, self.patience)
+        except self.database.errors as error:
+            raise self.database.failure(self.node, batch.id, error) from None
+        except Unmergeable as error:
+            raise self._failed(batch, str(error)) from None
+
+    def _passes(self, error: Exception) -> bool:
+        return isinstance(error, self.database.errors) and self.database.fault(error) is Fault.PASSING
+
+    def _failed(self, batch: Batch, reason: str) -> PenstockError:
+        advice = "Nothing of the batch was stored."
+        return PenstockError.of("SINK_FAILED", node=self.node, batch=batch.id, reason=reason, advice=advice)
+
+    # --- opening ------------------------------------------------------------------------------------------
+
+    def _near(self, name: str) -> str:
+        return self.database.near(self.layout, name)
+
+    def _named(self, *columns: str) -> str:
+        return ", ".join(self.database.quote(column) for column in columns)
+
+    def _values(self, *columns: str) -> str:
+        return " AND ".join(f"{self.database.quote(column)} = {self.database.mark}" for column in columns)
+
+    def _prepare(self, context: SinkContext) -> None:
+        with self._transaction() as connection:
+            self._make_table(connection)
+        with self._transaction() as connection:
+            self._take_over(connection, context)
+        if self.bulk_rows is not None:
+            self._drop([self._near(name) for name in self._leftovers()])
+
+    def _make_table(self, connection: Connection) -> None:
+        try:
+            self.layout = self.database.make_table(connection, self.layout)
+        except Differs as error:
+            reason = str(error)
+            raise PenstockError.of("SINK_TABLE_DIFFERS", node=self.node, table=self.sink.table, reason=reason) from None
+
+    def _take_over(self, connection: Connection, context: SinkContext) -> None:
+        """Refuses to append to what other state has written, then fences out older runs of this state."""
+        found = self._position(connection)
+        if found is None:
+            names = self._named("pipeline", "sink", "lineage", "epoch", "batch", "rows")
+            marks = ", ".join([self.database.mark] * 4)
+            insert = f"INSERT INTO {self._near(BATCHES)} ({names}) VALUES ({marks}, -1, 0)"
+            connection.run(insert, *self.identity, context.lineage, context.epoch)
+            return
+        if found.lineage == context.lineage:
+            self._refuse_if_fenced(found.epoch, context.epoch)
+        elif found.batch >= 0 and not self.sink.key:
+            place = f"{self.database.place}, table {self.sink.table}"
+            raise PenstockError.of("SINK_OF_ANOTHER_RUN", node=self.node, path=place)
+        else:
+            self._set(connection, batch=-1, rows=0)
+            connection.run(
+                f"DELETE FROM {self._near(REFUSED)} WHERE {self._values('pipeline', 'sink')}", *self.identity
+            )
+        self._set(connection, lineage=context.lineage, epoch=context.epoch)
+
+    def _set(self, connection: Connection, **values: Any) -> None:
+        changes = ", ".join(f"{self.database.quote(name)} = {self.database.mark}" for name in values)
+        where = self._values("pipeline", "sink")
+        connection.run(f"UPDATE {self._near(BATCHES)} SET {changes} WHERE {where}", *values.values(), *self.identity)
+
+    def _position(self, connection: Connection, lock: bool = True) -> _Position | None:
+        names, where = self._named("lineage", "epoch", "batch", "rows"), self._values("pipeline", "sink")
+        query = f"SELECT {names} FROM {self._near(BATCHES)} WHERE {where}{self.database.lock if lock else ''}"
+        found = connection.rows(query, *self.identity)
+        return _Position(*found[0]) if found else None
+
+    def _refuse_if_fenced(self, newer: int, epoch: int) -> None:
+        if newer > epoch:
+            raise PenstockError.of("SINK_FENCED", node=self.node, newer=newer, epoch=epoch)
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    def write(self, batch: Batch, rows: DataFrame) -> bool:
+        if self._persist(batch, lambda: self._look_up(batch)):
+            return False
+        # Spark computes outside the transaction: a slow batch must not lock tables for others.
+        parts = self._parts(batch, rows)
+        try:
+            reach("sink.staged", batch.id)
+            self._persist(batch, lambda: self._store(batch, parts))
+        finally:
+            self._drop([self._near(part.stage) for part in parts if part.stage])
+        return True
+
+    def _look_up(self, batch: Batch) -> bool:
+        try:
+            return self._owned(self._connection(), batch, lock=False).batch >= batch.id
+        except self.database.errors:
+            self.close()
+            raise
+        finally:
+            if not self.database.keeps_connections:
+                self.close()
+
+    def _owned(self, connection: Connection, batch: Batch, lock: bool = True) -> _Position:
+        """How far the sink is; refuses if it is no longer this run's."""
+        found = self._position(connection, lock)
+        if found is None or found.lineage != batch.lineage:
+            raise PenstockError.of("SINK_FENCED", node=self.node, newer="of another state", epoch=batch.epoch)
+        self._refuse_if_fenced(found.epoch, batch.epoch)
+        return found
+
+    def _parts(self, batch: Batch, rows: DataFrame) -> list[Part]:
+        """What the tasks have to say; this is where Spark computes the batch."""
+        storable = rows.select(*self._storable())
+        prefix = f"{self._prefix}_{batch.epoch}_{batch.id}"
+        if self.bulk_rows is None:
+            task = Task(Loading(self.database, self.layout, prefix, sys.maxsize), 0, 0)
+            for some in storable.toArrow().to_batches():
+                task.add(some)
+            return [task.finish()]
+        loading = Loading(self.database, self.layout, prefix, self.bulk_rows)
+        parts = parts_of(in_arrow(storable, loading, PART).toArrow())
+        failure = next((part.failure for part in parts if part.failure), None)
+        if failure is not None:
+            self._drop([self._near(name) for name in self._leftovers()])
+            raise self._failed(batch, failure)
+        return parts
+
+    def _storable(self) -> list[Any]:
+        from pyspark.sql import functions as F
+
+        def column(name: str, kind: str) -> Any:
+            found = F.col(f"`{name.replace('`', '``')}`")
+            return self.database.storable(found, kind).alias(name)
+
+        return [column(name, kind) for name, kind in self.layout.kinds.items()]
+
+    def _store(self, batch: Batch, parts: Sequence[Part]) -> None:
+        layout = self.layout
+        with self._transaction(layout) as connection:
+            position = self._owned(connection, batch)
+            if position.batch >= batch.id:
+                return
+            refused = [item for part in parts for item in part.refused]
+            if refused and self.sink.on_violation == "stop":
+                raise Unmergeable(refused[0].error)
+            staged = [Staged(self._near(part.stage), part.rows) for part in parts if part.stage]
+            direct = _together(parts)
+            if direct is not None:
+                connection.load(DIRECT, direct, layout)
+                staged.append(Staged(DIRECT, direct.num_rows))
+            merge = Merge(self.database, connection, layout, stop=self.sink.on_violation == "stop")
+            refused += merge.store(staged)
+            self._keep_refused(connection, batch, refused)
+            reach("sink.in_transaction", batch.id)
+            stored = sum(part.rows for part in parts) - len(merge.refused)
+            self._set(connection, epoch=batch.epoch, batch=batch.id, rows=position.rows + stored)
+        self._refused = {batch.id: refused}
+
+    def _keep_refused(self, connection: Connection, batch: Batch, refused: Sequence[Refused]) -> None:
+        """Refused rows stay until the next batch, so that one that comes again gives the same dead letters."""
+        table = self._near(REFUSED)
+        if self._refused.get(batch.id - 1) != []:
+            connection.run(f"DELETE FROM {table} WHERE {self._values('pipeline', 'sink')}", *self.identity)
+        names = self._named("pipeline", "sink", "batch", "number", "row", "error")
+        insert = f"INSERT INTO {table} ({names}) VALUES ({', '.join([self.database.mark] * 6)})"
+        for number, item in enumerate(refused):
+            connection.run(insert, *self.identity, batch.id, number, item.row, item.error)
+
+    def refused(self, batch: Batch) -> Sequence[Refused]:
+        if batch.id not in self._refused:
+            self._refused = {batch.id: self._persist(batch, lambda: self._kept(batch))}
+        return self._refused[batch.id]
+
+    def _kept(self, batch: Batch) -> list[Refused]:
+        names, where = self._named("row", "error"), self._values("pipeline", "sink", "batch")
+        query = f"SELECT {names} FROM {self._near(REFUSED)} WHERE {where} ORDER BY {self._named('number')}"
+        with self._transaction() as connection:
+            return [Refused(*row) for row in connection.rows(query, *self.identity, batch.id)]
+
+    # --- tables of rows on their way ----------------------------------------------------------------------
+
+    @property
+    def _prefix(self) -> str:
+        """Begins the names of this sink's tables of rows on their way; short, as names are cut at 63 characters."""
+        return f"{STAGED}_{hashlib.sha256(repr(self.identity).encode()).hexdigest()[:12]}"
+
+    def _leftovers(self) -> list[str]:
+        return self.database.leftovers(self._connection(), f"{self._prefix}_")
+
+    def _drop(self, tables: Sequence[str]) -> None:
+        """What cannot be dropped now is dropped when the sink is opened again."""
+        for table in tables:
+            with suppress(*self.database.errors):
+                self._connection().run(f"DROP TABLE IF EXISTS {table}")
+
+
+def _together(parts: Sequence[Part]) -> pa.Table | None:
+    import pyarrow as pa
+
+    tables = [part.table() for part in parts if part.body is not None]
+    return pa.concat_tables(tables) if tables else None

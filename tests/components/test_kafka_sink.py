@@ -1,0 +1,169 @@
+"""Messages to a real broker: each once for readers of committed messages, whatever dies, and older runs are refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from tests.engine.running import Outcome, json_lines, run
+
+from penstock.components.base import Batch, SinkContext
+from penstock.components.sinks.kafka import Kafka as KafkaSink
+from penstock.errors import PenstockError
+from penstock.testing import shared_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from tests.conftest import Project
+    from tests.servers.kafka import Kafka
+
+pytestmark = pytest.mark.spark
+
+POINTS = ("sink.before_write", "sink.in_transaction", "sink.after_commit", "batch.after_sinks", "batch.after_ledger")
+
+
+def body(kafka: Kafka, topic: str, options: str = "") -> str:
+    return f"""
+        sources:
+          rows:
+            files: {{path: ./in, maxFilesPerBatch: 1}}
+            format: {{json: {{schema: {{id: bigint, name: string, gone: boolean}}}}}}
+        sinks:
+          out: {{from: rows, kafka: {{bootstrap: "{kafka.bootstrap}", topic: {topic}{options}}}}}
+    """
+
+
+def go(project: Project, text: str, die_at: str | None = None) -> Outcome:
+    return run(project.build(text), project.folder / "state", die_at=die_at)
+
+
+def ids(kafka: Kafka, topic: str) -> list[int]:
+    return sorted(json.loads(value)["id"] for value in kafka.values(topic))
+
+
+def messages(kafka: Kafka, topic: str) -> list[Message]:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "look", "enable.partition.eof": True})
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        found = []
+        while (message := consumer.poll(10)) is not None and message.error() is None:
+            found.append(message)
+        return found
+    finally:
+        consumer.close()
+
+
+def test_rows_are_sent_once_whatever_point_a_run_dies_at(project: Project, kafka: Kafka, kafka_topic: str) -> None:
+    text = body(kafka, kafka_topic)
+    for number, point in enumerate(POINTS):
+        project.put(f"in/{number}.json", json_lines([{"id": 2 * number}, {"id": 2 * number + 1}]))
+        go(project, text, die_at=f"{point}@{number}")
+        assert ids(kafka, kafka_topic)[: 2 * number] == list(range(2 * number))
+    outcome = go(project, text)
+    assert ids(kafka, kafka_topic) == list(range(2 * len(POINTS)))
+    assert sum(entry.rows_out["out"] for entry in outcome.ledger) == 2 * len(POINTS)
+
+
+def test_keys_headers_times_topics_and_deletions(project: Project, kafka: Kafka, kafka_topic: str) -> None:
+    options = ", key: [id], headers: {who: name}, delete: gone"
+    rows: list[dict[str, Any]] = [
+        {"id": 1, "name": "ann", "gone": False},
+        {"id": 2, "name": None, "gone": True},
+        {"id": None, "name": "x"},
+    ]
+    project.put("in/0.json", json_lines(rows))
+    go(project, body(kafka, kafka_topic, options))
+    found = {message.key(): message for message in messages(kafka, kafka_topic)}
+    assert json.loads(found[b"1"].value() or b"") == {"id": 1}
+    assert found[b"1"].headers() == [("who", b"ann")]
+    assert (found[b"2"].value(), found[b"2"].headers()) == (None, None)
+    assert json.loads(found[None].value() or b"") == {"id": None}
+
+
+def test_several_columns_make_a_key_and_a_column_names_the_topic(
+    project: Project, kafka: Kafka, kafka_topic: str
+) -> None:
+    other = kafka.create_topic()
+    project.put("in/0.json", json_lines([{"id": 1, "name": other}, {"id": 2}]))
+    go(project, body(kafka, kafka_topic, ", key: [id, name], topicColumn: name"))
+    assert [message.key() for message in messages(kafka, other)] == [f'{{"id":1,"name":"{other}"}}'.encode()]
+    assert [message.key() for message in messages(kafka, kafka_topic)] == [b'{"id":2,"name":null}']
+
+
+def writer(kafka: Kafka, topic: str, folder: Path, epoch: int, lineage: str = "l", key: bool = False) -> Any:
+    sink = KafkaSink.model_validate({"bootstrap": kafka.bootstrap, "topic": topic, "key": ["id"] if key else []})
+    return sink.open(SinkContext(shared_session(), "out", folder, f"p-{topic}", lineage, epoch, {"id": "bigint"}))
+
+
+def test_an_older_run_is_refused_and_its_batch_is_not_seen(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    rows = spark.range(3)
+    old = writer(kafka, kafka_topic, tmp_path, 1)
+    assert old.write(Batch("p", "l", 1, 0), rows)
+    new = writer(kafka, kafka_topic, tmp_path, 2)
+    with pytest.raises(PenstockError, match="SINK_FENCED"):
+        old.write(Batch("p", "l", 1, 1), rows)
+    assert new.write(Batch("p", "l", 2, 0), rows) is False
+    assert new.write(Batch("p", "l", 2, 1), rows)
+    assert ids(kafka, kafka_topic) == [0, 0, 1, 1, 2, 2]
+    with pytest.raises(PenstockError, match="SINK_OF_ANOTHER_RUN"):
+        writer(kafka, kafka_topic, tmp_path, 1, lineage="other")
+    assert writer(kafka, kafka_topic, tmp_path, 1, lineage="other", key=True).write(Batch("p", "other", 1, 0), rows)
+
+
+def test_a_restarted_broker_is_waited_for(tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str) -> None:
+    chance = random.Random(7)
+    sink = writer(kafka, kafka_topic, tmp_path, 1)
+    for number in range(4):
+        if chance.random() < 0.6:
+            kafka.restart()
+        assert sink.write(Batch("p", "l", 1, number), spark.range(number * 5, number * 5 + 5))
+    assert ids(kafka, kafka_topic) == list(range(20))
+
+
+def test_a_message_that_is_too_large_fails_the_batch_and_none_of_it_is_seen(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    sink = writer(kafka, kafka_topic, tmp_path, 1)
+    rows = spark.range(2).selectExpr("id", "repeat('x', cast(id * 3000000 as int)) AS text")
+    with pytest.raises(PenstockError, match="SINK_FAILED"):
+        sink.write(Batch("p", "l", 1, 0), rows)
+    assert kafka.values(kafka_topic) == []
+    assert sink.write(Batch("p", "l", 1, 0), spark.range(1))
+    assert ids(kafka, kafka_topic) == [0]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"delete": "gone"}, "SPEC_MISSING_KEY"),
+        ({"options": {"ssl.key.password": "x"}}, "SPEC_BAD_VALUE"),
+        ({"topic": "not-there"}, "KAFKA_TOPIC_MISSING"),
+    ],
+)
+def test_bad_settings_are_found_beforehand(
+    tmp_path: Path, kafka: Kafka, kafka_topic: str, options: dict[str, Any], code: str
+) -> None:
+    from penstock.components.base import CheckContext
+
+    sink = KafkaSink.model_validate({"bootstrap": kafka.bootstrap, "topic": kafka_topic, **options})
+    assert [problem.code for problem in sink.check(CheckContext("out", tmp_path))] == [code]
+
+
+def test_columns_that_are_missing_or_of_the_wrong_type_are_found_beforehand() -> None:
+    sink = KafkaSink.model_validate(
+        {"bootstrap": "h:1", "topic": "t", "key": ["k"], "delete": "gone", "timestamp": "at", "headers": {"h": "x"}}
+    )
+    found = [(problem.code, problem.params["column"]) for problem in sink.check_columns("out", {"gone": "string"})]
+    assert found == [
+        ("SINK_COLUMN_UNKNOWN", "k"),
+        ("SINK_COLUMN_UNKNOWN", "x"),
+        ("SINK_COLUMN_UNKNOWN", "at"),
+        ("SINK_TYPE_UNSUPPORTED", "gone"),
+    ]

@@ -1,0 +1,74 @@
+"""Sinks on real servers, for pipelines that are killed: how they are declared, and which rows they hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import Kafka
+    from tests.servers.mariadb import MariaDb
+    from tests.servers.postgres import Postgres
+    from tests.servers.sql import Database
+
+
+class Outside(Protocol):
+    """A sink on a server."""
+
+    @property
+    def config(self) -> str: ...
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+
+    def ids(self) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a database server."""
+
+    kind: str
+    server: Postgres | MariaDb
+    database: Database
+
+    @property
+    def config(self) -> str:
+        # A few rows are already many, so that tasks load them themselves.
+        return f'{self.kind}: {{url: "${{secret:env/VICTIM_URL}}", table: victims, bulkRows: 15}}'
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        place = self.database
+        scheme = "postgresql" if self.kind == "postgres" else "mysql"
+        return {"VICTIM_URL": f"{scheme}://{place.user}:{place.password}@{place.host}:{place.port}/{place.name}"}
+
+    def ids(self) -> list[int]:
+        with self.server.connect(self.database.name) as connection, connection.cursor() as cursor:
+            missing = "SELECT count(*) FROM information_schema.tables WHERE table_name = 'victims'"
+            if self.kind == "mysql":
+                missing += f" AND table_schema = '{self.database.name}'"
+            cursor.execute(missing)
+            (found,) = cursor.fetchone() or (0,)
+            if not found:
+                return []
+            cursor.execute("SELECT id FROM victims")
+            return [int(row[0]) for row in cursor.fetchall()]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic, as readers of committed messages see it."""
+
+    kafka: Kafka
+    topic: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> str:
+        return f'kafka: {{bootstrap: "{self.kafka.bootstrap}", topic: {self.topic}}}'
+
+    def ids(self) -> list[int]:
+        return [int(json.loads(value)["id"]) for value in self.kafka.values(self.topic)]

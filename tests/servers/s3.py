@@ -1,0 +1,119 @@
+"""An S3 server on a folder: versitygw, built once with Go's own tool and kept."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from pyarrow.fs import FileSelector, FileType, S3FileSystem
+from tests.servers.base import HOST, PASSWORD, USER, Server, Unavailable, answers, free_port, server_cache
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VERSION = "v1.8.0"
+_MODULE = f"github.com/versity/versitygw/cmd/versitygw@{_VERSION}"
+REGION = "us-east-1"
+
+
+class S3(Server):
+    """An object store with one account; each test has a bucket of its own."""
+
+    title: ClassVar[str] = "S3"
+
+    def __init__(self) -> None:
+        self._program = _versitygw()
+        super().__init__()
+        self.port = free_port()
+        self.endpoint = f"http://{HOST}:{self.port}"
+        self.access_key, self.secret_key, self.region = USER, PASSWORD, REGION
+        self._numbers = itertools.count(1)
+
+    def start(self) -> None:
+        # Object attributes go into files of their own: not every temporary folder can hold them.
+        objects, attributes = self.folder / "objects", self.folder / "attributes"
+        for folder in (objects, attributes):
+            folder.mkdir(exist_ok=True)
+        command = [str(self._program), "--port", f"{HOST}:{self.port}", "--region", self.region, "--quiet"]
+        keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
+        self.launch([*command, "posix", "--sidecar", str(attributes), str(objects)], lambda: answers(self.port), keys)
+
+    def restart(self) -> None:
+        """Ends it in order and starts it again with the same port and data."""
+        self.end()
+        self.start()
+
+    def filesystem(self) -> S3FileSystem:
+        """The store as Arrow sees it: paths start with the bucket."""
+        return S3FileSystem(
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            region=self.region,
+            scheme="http",
+            endpoint_override=f"{HOST}:{self.port}",
+            allow_bucket_creation=True,
+            allow_bucket_deletion=True,
+        )
+
+    def hadoop_options(self, bucket: str) -> dict[str, str]:
+        """Options of Hadoop for one bucket; prefix them with `spark.hadoop.` where Spark is started."""
+        options = {
+            "endpoint": self.endpoint,
+            "endpoint.region": self.region,
+            "path.style.access": "true",
+            "connection.ssl.enabled": "false",
+            "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+            "access.key": self.access_key,
+            "secret.key": self.secret_key,
+        }
+        return {f"fs.s3a.bucket.{bucket}.{key}": value for key, value in options.items()}
+
+    def introduce(self, spark: SparkSession, bucket: str) -> None:
+        """Tells a running session where the bucket is."""
+        jsc = spark.sparkContext._jsc
+        assert jsc is not None
+        for key, value in self.hadoop_options(bucket).items():
+            jsc.hadoopConfiguration().set(key, value)
+
+    def create_bucket(self) -> str:
+        bucket = f"bucket-{next(self._numbers)}"
+        self.filesystem().create_dir(bucket)
+        return bucket
+
+    def drop_bucket(self, bucket: str) -> None:
+        """With all that is in it, on the disk: the server refuses folders that are not empty yet."""
+        for kind in ("objects", "attributes"):
+            shutil.rmtree(self.folder / kind / bucket, ignore_errors=True)
+
+    def files(self, bucket: str) -> list[str]:
+        """The names of all objects in a bucket."""
+        found = self.filesystem().get_file_info(FileSelector(bucket, recursive=True))
+        return sorted(info.path.removeprefix(f"{bucket}/") for info in found if info.type == FileType.File)
+
+
+def _versitygw() -> Path:
+    target = server_cache() / f"versitygw-{_VERSION}"
+    if not target.exists():
+        _build(target)
+    return target
+
+
+def _build(target: Path) -> None:
+    """Go checks the source against the public checksum database."""
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable("no `go` on the PATH to build versitygw with")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".versitygw-", dir=target.parent) as folder:
+        env = {**os.environ, "GOBIN": folder}
+        done = subprocess.run(
+            [go, "install", _MODULE], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise Unavailable(f"go install failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+        (Path(folder) / "versitygw").replace(target)
