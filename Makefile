@@ -22,8 +22,9 @@ demo: setup ## Run the demo pipeline; Ctrl-C stops it
 	@state=$$(mktemp -d); trap : INT; $(BIN)/penstock run examples/demo.yaml --state-dir $$state/demo; code=$$?; \
 	rm -rf $$state; [ $$code -eq 0 ] || [ $$code -eq 130 ] || exit $$code
 
+# All tests take two processes, each with a Spark of its own: much of a test is waiting for disks and for Java to start.
 test: setup ## Run the tests; ARGS="tests/spec -k duration" picks some
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(if $(ARGS),,-n 2 --dist worksteal) $(ARGS)
 
 test-long: setup ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)

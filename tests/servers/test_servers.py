@@ -25,16 +25,6 @@ from tests.servers.sql import Database
 from penstock.engine.jars import jars_of
 from penstock.errors import PenstockError
 
-
-@pytest.fixture
-def connector() -> None:
-    """Skips where Spark's Kafka connector cannot be had."""
-    try:
-        jars_of(["kafka"])
-    except PenstockError as error:
-        missing("Kafka connector", error.problems[0].message)
-
-
 # --- Kafka ---------------------------------------------------------------------------------------------------
 
 
@@ -89,34 +79,6 @@ def test_kafka_asks_for_a_password_on_its_second_listener(kafka: Kafka) -> None:
     assert len(AdminClient({**login, "sasl.password": kafka.password}).list_topics(timeout=10).brokers) == 1
     with pytest.raises(KafkaException):
         AdminClient({**login, "sasl.password": "wrong"}).list_topics(timeout=2)
-
-
-@pytest.mark.spark
-@pytest.mark.usefixtures("connector")
-def test_spark_reads_from_kafka_and_writes_to_it(
-    spark: SparkSession, kafka: Kafka, kafka_topic: str, tmp_path: Path
-) -> None:
-    kafka.send(kafka_topic, [str(number) for number in range(10)])
-    copy = kafka.create_topic()
-    rows = (
-        spark.readStream.format("kafka")
-        .name("numbers")
-        .option("kafka.bootstrap.servers", kafka.bootstrap)
-        .option("subscribe", kafka_topic)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    query = (
-        rows.selectExpr("value")
-        .writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", kafka.bootstrap)
-        .option("topic", copy)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(60)
-    assert sorted(kafka.values(copy)) == [str(number).encode() for number in range(10)]
 
 
 # --- databases -----------------------------------------------------------------------------------------------
