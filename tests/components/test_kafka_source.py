@@ -192,6 +192,17 @@ def test_bad_settings_are_found_without_a_broker(tmp_path: Path, options: dict[s
     assert part in found[0][1]
 
 
+def test_a_format_of_whole_files_is_refused_at_its_place(project: Project) -> None:
+    text = """
+        sources:
+          rows: {kafka: {bootstrap: "h:1", topic: t}, format: {parquet: {}}}
+        sinks:
+          out: {from: rows, memory: {}}
+    """
+    with pytest.raises(PenstockError, match="FORMAT_NOT_FOR_MESSAGES"):
+        project.load(text)
+
+
 def test_a_broker_that_is_not_there_a_missing_topic_and_a_wrong_password_are_told(
     tmp_path: Path, kafka: Kafka, kafka_topic: str
 ) -> None:

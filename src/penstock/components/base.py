@@ -107,8 +107,6 @@ class Component(Config):
     name: ClassVar[str]
     example: ClassVar[str]
     """YAML of one source, step or sink that uses the component, as it stands in a pipeline file."""
-    jars: ClassVar[tuple[str, ...]] = ()
-    """Sets of jars it needs beside Spark's own, by their names in `penstock.engine.jars`."""
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         """Problems that show without Spark and without data, such as a path that does not exist."""
@@ -143,6 +141,8 @@ class Format(Component, ABC):
     spark_format: ClassVar[str]
     malformed: ClassVar[bool] = False
     """Whether single rows can be malformed; such formats are read whole and checked against the schema."""
+    messages: ClassVar[bool] = False
+    """Whether it can also read single messages, of which a source has only the bytes; then it has `decode`."""
 
     @abstractmethod
     def reader_schema(self, context: ReadContext, path: str) -> str:
@@ -151,18 +151,13 @@ class Format(Component, ABC):
     def reader_options(self) -> dict[str, str]:
         return {}
 
-    messages: ClassVar[bool] = False
-    """Whether it can read single messages, of which a source has only the bytes."""
-    files: ClassVar[bool] = True
-    """Whether it can read whole files."""
-
     def row_names(self, context: ReadContext) -> list[str]:
         """The columns of a message."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} does not read messages")
 
     def decode(self, value: Column, context: ReadContext) -> Column:
         """The row of a message, from its bytes: a struct of its columns and `RAW`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} does not read messages")
 
     def explain_malformed(self, raw: Column) -> Column | None:
         """Why a raw text could not be read, as an expression."""

@@ -51,9 +51,9 @@ class Kafka(Sink):
     for seven days by default (`offsets.retention.minutes`): a pipeline that crashed and stayed down for longer may
     send its last batch twice.
 
-    Without a `format` a row is a JSON object. With a key, messages with one key go to one partition, and on a
-    compacted topic the last one stays; `delete` names a column that says which rows are deletions: they are sent
-    without a value.
+    A row is a JSON object of its columns, without those that only name the topic, a header or a deletion. With a key,
+    messages with one key go to one partition, and on a compacted topic the last one stays; `delete` names a column that
+    says which rows are deletions: they are sent without a value.
     """
 
     name: ClassVar[str] = "kafka"
