@@ -48,7 +48,9 @@ def main() -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(f".{os.getpid()}.tmp")
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        session = Session(SessionOptions(master="local[2]", archive_to=unfinished))
+        # Few partitions: each keeps state of its own, and one is enough to load its classes.
+        conf = {"spark.sql.shuffle.partitions": "2"}
+        session = Session(SessionOptions(master="local[2]", conf=conf, archive_to=unfinished))
         try:
             graph = build(parse_yaml(_PIPELINE, Path(folder) / "warm.yaml"))
             with StateDir(Path(folder) / "state", "warm") as state:
