@@ -9,15 +9,30 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from penstock.components.sinks.files import read_files
     from penstock.frontends.catalog import formats, sinks, sources, steps
-    from penstock.frontends.python import EventTime, Late, Node, Pipeline
+    from penstock.frontends.python import Bootstrap, EventTime, Late, Node, Pipeline, Throttle
 
-__all__ = ["EventTime", "Late", "Node", "Pipeline", "__version__", "formats", "read_files", "sinks", "sources", "steps"]
+__all__ = [
+    "Bootstrap",
+    "EventTime",
+    "Late",
+    "Node",
+    "Pipeline",
+    "Throttle",
+    "__version__",
+    "formats",
+    "read_files",
+    "sinks",
+    "sources",
+    "steps",
+]
 
 _PLACES = {
+    "Bootstrap": "penstock.frontends.python",
     "EventTime": "penstock.frontends.python",
     "Late": "penstock.frontends.python",
     "Node": "penstock.frontends.python",
     "Pipeline": "penstock.frontends.python",
+    "Throttle": "penstock.frontends.python",
     "formats": "penstock.frontends.catalog",
     "read_files": "penstock.components.sinks.files",
     "sinks": "penstock.frontends.catalog",

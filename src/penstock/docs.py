@@ -27,7 +27,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from penstock.cli.live_view import panel
 from penstock.cli.main import app
-from penstock.components.base import Component, ComponentKind
+from penstock.components.base import Backlog, Component, ComponentKind
 from penstock.components.registry import components
 from penstock.engine.progress import BatchReport, Status
 from penstock.errors import CODES, ErrorCode, Owner, Severity
@@ -233,6 +233,8 @@ def pipeline_file_page() -> str:
     sections: list[tuple[str, str, type[Config], dict[str, str]]] = [
         ("Source", "An entry of `sources`.", spec.Source, node),
         ("Event time", "`eventTime` of a source.", spec.EventTime, {}),
+        ("Bootstrap", "`bootstrap` of a source.", spec.Bootstrap, {"component": "the component's name"}),
+        ("Throttle", "`throttle` of a source.", spec.Throttle, {}),
         ("Step", "An entry of `steps`.", spec.Step, node),
         ("Late rows", "`late` of the pipeline or of a step; the policy alone may stand for it.", spec.LatePolicy, {}),
         ("Sink", "An entry of `sinks`. `deadLetters` holds the same, without `from`.", spec.Sink, node),
@@ -410,7 +412,7 @@ def _demo_status(now: dt.datetime) -> Status:
         rows_out={"top_articles": 23_907},
         late={"per_minute": 231},
         last=last,
-        backlog={"views": "0 rows"},
+        backlog={"views": Backlog(0, "rows")},
         recent_rates=tuple(float(rate) for rate in rates),
     )
 

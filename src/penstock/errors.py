@@ -253,6 +253,38 @@ define(
     owner=Owner.OPERATOR,
     exit_code=1,
 )
+define(
+    "HISTORY_UNBOUNDED",
+    "'{component}' cannot be the history of '{node}': it has no end",
+    "A history is read with one of: {known}.",
+)
+define(
+    "HISTORY_WITHOUT_TIME",
+    "the history of '{node}' has to be read in the order of event time, and the source has none",
+    "Give the source an `eventTime`.",
+)
+define(
+    "HISTORY_COLUMNS",
+    "the history of '{node}' has other columns than the source: {reason}",
+    "Declare the same `schema` for both, or bring the history into the source's columns first.",
+)
+define(
+    "HISTORY_TOO_LATE",
+    "'{node}' has been read already, so its history can no longer come before it",
+    "Run with a new state folder (--state-dir) and empty sinks, or remove `bootstrap`.",
+    owner=Owner.OPERATOR,
+)
+define(
+    "HISTORY_CHANGED",
+    "the history of '{node}' was cut at {before}, and the file now says {now}",
+    "Write the time it was begun with, or start over with a new state folder (--state-dir).",
+    owner=Owner.OPERATOR,
+)
+define(
+    "THROTTLE_UNSUPPORTED",
+    "source '{node}' cannot be throttled: '{component}' gives what it has",
+    "Remove `throttle`.",
+)
 define("LATE_SINK_UNKNOWN", "{where} names sink '{name}', which does not exist", "{suggestion}")
 define("SECRET_SYNTAX", "'{text}' is not a secret reference", "Write ${{secret:env/NAME}} or ${{secret:file/PATH}}.")
 define("SECRET_NOT_SET", "secret {reference} is not set", "{advice}", owner=Owner.OPERATOR)

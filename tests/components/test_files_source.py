@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.engine.running import Outcome, run, table
 
-from penstock.components.base import CheckContext, ReadContext
+from penstock.components.base import Backlog, CheckContext, ReadContext
 from penstock.components.sources.files import Files
 from penstock.engine.checkpoint import source_log
 from penstock.errors import PenstockError
@@ -193,9 +193,9 @@ def test_the_backlog_is_what_was_not_read(archive: str, project: Project, spark:
     source = pipeline.nodes["lines"].component
     assert isinstance(source, Files)
     assert isinstance(log, Path)
-    assert source.backlog(context, {"log": log}) == "0 files"
+    assert source.backlog(context, {"log": log}) == Backlog(0, "files")
     for name in ("4", "5"):
         project.put(f"in/{name} x.txt", f"{name}\n")
     project.put("in/_hidden.txt", "6\n")
-    assert source.backlog(context, {"log": log}) == "2 files"
+    assert source.backlog(context, {"log": log}) == Backlog(2, "files")
     assert source.backlog(context, {}) is None

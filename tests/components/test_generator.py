@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.components.base import RAW, ReadContext
+from penstock.components.base import RAW, Backlog, ReadContext
 from penstock.components.shared.synthetic_stream import Plan, RowRange, SyntheticReader
 from penstock.components.sources.generator import Generator
 
@@ -177,7 +177,10 @@ def test_a_finite_stream_comes_whole_in_limited_batches(spark: SparkSession, tmp
     reports = run_available(spark, generator, tmp_path, got)
     assert [len(batch) for batch in got.batches.values()] == [5000, 5000]
     assert seen(got.rows) == expected(generator, 10_000)
-    assert [generator.backlog(reading(spark, tmp_path), report) for report in reports] == ["5000 rows", "0 rows"]
+    assert [generator.backlog(reading(spark, tmp_path), report) for report in reports] == [
+        Backlog(5000, "rows"),
+        Backlog(0, "rows"),
+    ]
 
 
 @pytest.mark.spark
@@ -217,5 +220,5 @@ def test_backlog_and_place_are_told_in_rows(spark: SparkSession, tmp_path: Path)
     assert place is not None
     broken = spark.createDataFrame([('{"row":17,"auction"',), ('{"row"=18,"auction"=1}',), (None,)], f"`{RAW}` string")
     assert [row[0] for row in broken.select(place).collect()] == ["row 17", "row 18", None]
-    assert generator.backlog(context, {"endOffset": at(40), "latestOffset": at(100)}) == "60 rows"
+    assert generator.backlog(context, {"endOffset": at(40), "latestOffset": at(100)}) == Backlog(60, "rows")
     assert generator.backlog(context, {"endOffset": None, "latestOffset": at(100)}) is None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sqlite3
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,11 +17,12 @@ from pyspark.sql import SparkSession
 from penstock.components.shared import crashpoints
 from penstock.engine.analyse import analyse
 from penstock.engine.ledger import BatchEntry
-from penstock.engine.progress import BatchReport
+from penstock.engine.progress import BatchReport, Status
 from penstock.engine.query import RunningPipeline
 from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError, Problem
 from penstock.graph.nodes import Graph
+from penstock.runner.course import Course
 from penstock.testing import shared_session
 
 Row = dict[str, Any]
@@ -60,6 +63,31 @@ def run(graph: Graph, state_dir: Path, *, die_at: str | None = None) -> Outcome:
             running.close()
         identity = state.identity
         return Outcome(running.ledger.entries(), running.new_reports(), identity.lineage, identity.epoch, state_dir)
+
+
+def course(graph: Graph, state_dir: Path, *, die_at: str | None = None) -> list[Status]:
+    """Takes its whole course, history first, until all is processed or it dies at a point; what it reported."""
+    seen: list[Status] = []
+    died: list[str] = []
+
+    def hook(point: str, batch: int) -> None:
+        if point == die_at:
+            died.append(point)
+            raise Died(point)
+
+    with StateDir(state_dir, graph.file.pipeline.name) as state:
+        status = Status(graph.file.pipeline.name, "starting", dt.datetime.now(dt.UTC))
+        crashpoints.install(hook)
+        try:
+            way = Course(shared_session(), graph, state, seen.append, status, threading.Event(), state.logs / "log")
+            seen.append(way.through(once=True))
+        except (Died, PenstockError):
+            if not died:
+                raise
+        finally:
+            crashpoints.install(None)
+    assert bool(died) == (die_at is not None)
+    return seen
 
 
 def _dying(at: str) -> crashpoints.Hook:

@@ -13,11 +13,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from penstock.engine.progress import Status
+from penstock.engine.progress import Headway, Status
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_SECONDS = 5.0
 _WIDEST = 100
+_BAR_WIDTH = 20
 _ECHO = 3
 """Columns left free at the right, where the terminal shows ^C; without them the panel would slip by a line."""
 _COLOURS = {
@@ -25,6 +26,8 @@ _COLOURS = {
     "waiting for data": "green",
     "stopping": "yellow",
     "starting Spark": "cyan",
+    "sorting history": "cyan",
+    "reading history": "cyan",
     "stopped": "blue",
     "done": "blue",
 }
@@ -130,7 +133,8 @@ def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
     # While it waits the last rate would be a lie.
     current = last.rows_per_second if last and status.phase != "waiting for data" else 0.0
     rate = f"{current:>10,.0f} rows/s  " if last else ""
-    rows = [
+    rows = [("history", Text.assemble(*_headway(status.history)))] if status.history is not None else []
+    rows += [
         (
             "rows in",
             Text.assemble(f"{sum(status.rows_in.values()):>14,}  ", rate, (sparkline(status.recent_rates), "cyan")),
@@ -150,6 +154,15 @@ def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
         waiting = "   ".join(f"{name} {amount}" for name, amount in status.backlog.items())
         rows.append(("backlog", Text(f"{'':>14}  {waiting}")))
     return rows
+
+
+def _headway(headway: Headway) -> tuple[str | tuple[str, str], ...]:
+    """How far it is as a bar, a share and the time that is left."""
+    share = headway.done / headway.total if headway.total else 1.0
+    full = int(share * _BAR_WIDTH)
+    left = f"   about {duration(dt.timedelta(seconds=headway.seconds_left))} left" if headway.seconds_left else ""
+    figures = f"   {headway.done:,} of {headway.total:,} rows{left}"
+    return (f"{share:>13.0%}  ", ("━" * full, "cyan"), ("━" * (_BAR_WIDTH - full), "dim"), figures)
 
 
 def _summary_rows(status: Status, now: dt.datetime) -> list[tuple[str, str]]:
@@ -174,12 +187,13 @@ def plain_line(status: Status, now: dt.datetime) -> str:
     if status.last is None:
         return f"{time} {status.pipeline} {status.phase}"
     lag = status.lag(now)
+    history = f" history={status.history.done}/{status.history.total}" if status.history is not None else ""
     behind = f" lag={duration(lag)}" if lag is not None else ""
     dead = sum(status.rows_dead.values())
     return (
         f"{time} {status.pipeline} {status.phase} batch={status.last.batch} in={sum(status.rows_in.values())} "
         f"out={sum(status.rows_out.values())} dead={dead} late={sum(status.late.values())} "
-        f"rate={status.last.rows_per_second:.0f}/s batch_ms={status.last.duration_ms}{behind}"
+        f"rate={status.last.rows_per_second:.0f}/s batch_ms={status.last.duration_ms}{behind}{history}"
     )
 
 

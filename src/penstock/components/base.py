@@ -51,6 +51,17 @@ class CheckContext:
     folder: Path
 
 
+@dataclass(frozen=True)
+class Backlog:
+    """What waits to be read, in the source's own unit: messages, rows, files."""
+
+    amount: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.amount:,} {self.unit}"
+
+
 def stream_name(*nodes: str) -> str:
     """A name for a stream that rows take this way; Spark takes letters, digits and underscores."""
     return "_VIA_".join(nodes).replace(".", "_DOT_")
@@ -118,10 +129,18 @@ class Source(Component, ABC):
     takes_format: ClassVar[bool] = False
     takes_messages: ClassVar[bool] = False
     """Whether its rows are single messages, so that only formats with `decode` go with it."""
+    bounded: ClassVar[bool] = False
+    """Whether all it holds can be read at once, so that it can be the history of another source."""
+    batch_limit: ClassVar[Literal["max_rows_per_batch", "max_files_per_batch"] | None] = None
+    """The field that says how much one batch reads; a source without one cannot be throttled."""
 
     @abstractmethod
     def read(self, context: ReadContext) -> DataFrame:
         """A named streaming frame of the source's columns, with `RAW` added where rows can be malformed."""
+
+    def read_all(self, context: ReadContext) -> DataFrame:
+        """What there is now, as a frame that is not streaming; for sources that are bounded."""
+        raise NotImplementedError(f"{self.name} has no end")
 
     def place(self) -> Column | None:
         """An expression over the frame that tells where a row was read, for dead letters."""
@@ -131,8 +150,8 @@ class Source(Component, ABC):
         """An expression over the frame that tells why a row with `RAW` could not be read."""
         return None
 
-    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> str | None:
-        """What waits to be read, in the source's own unit; `progress` is Spark's report of this source."""
+    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> Backlog | None:
+        """What waits to be read, if it can be told; `progress` is Spark's report of this source."""
         return None
 
 
@@ -255,6 +274,9 @@ class Refused:
 
 class SinkWriter(ABC):
     """An open sink. It applies each batch once: a batch it has applied before changes nothing."""
+
+    retried: int = 0
+    """How often it had to try again so far: a deadlock, a lost connection, a server that had too much to do."""
 
     @abstractmethod
     def write(self, batch: Batch, rows: DataFrame) -> bool:

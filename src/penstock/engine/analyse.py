@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from penstock.components.base import KernelStep, Sink, Step
 from penstock.components.shared.event_time import DELAY, hold_of
 from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import FrameBuilder, columns_of
+from penstock.engine.history import History, read, with_history
 from penstock.engine.late import late_problems
 from penstock.engine.lower import choose_trunk, trunk_frame
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
@@ -53,9 +54,18 @@ class Analysed:
         return tuple(problem for problem in self.problems if problem.severity is Severity.WARNING)
 
 
-def analyse(spark: SparkSession, graph: Graph, spool: Path, buckets: int | None = None) -> Analysed:
-    """Builds and checks every node; a node whose input failed is passed over."""
-    builder = FrameBuilder(spark, graph, spool, buckets)
+def analyse(
+    spark: SparkSession,
+    graph: Graph,
+    spool: Path,
+    buckets: int | None = None,
+    histories: Mapping[str, History] | None = None,
+) -> Analysed:
+    """Builds and checks every node; a node whose input failed is passed over.
+
+    `histories` are read instead of the sources of these names.
+    """
+    builder = FrameBuilder(spark, graph, spool, buckets, histories)
     frames: dict[str, DataFrame] = {}
     facts: dict[str, NodeFacts] = {}
     problems: list[Problem] = []
@@ -76,6 +86,7 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path, buckets: int | None 
                 raise
             frames.pop(node.name, None)
             problems.append(analysis_problem(error, graph, node.name))
+    problems.extend(_history_problems(builder, frames))
     problems.extend(_dead_letter_problems(graph))
     modes = _Modes(spark, graph, frames, facts)
     problems.extend(_changing_problems(graph, builder))
@@ -87,6 +98,21 @@ def analyse(spark: SparkSession, graph: Graph, spool: Path, buckets: int | None 
         frames |= builder.apart(trunk, frames, ("OUT",))
     analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
     return Analysed(builder, frames, analysis, tuple(problems))
+
+
+def _history_problems(builder: FrameBuilder, frames: Mapping[str, DataFrame]) -> Iterator[Problem]:
+    """Histories that cannot be read, or have other columns than their source."""
+    graph = builder.graph
+    for node, _ in with_history(graph):
+        if node.name not in frames or node.name in builder.histories:
+            continue
+        try:
+            read(builder.spark, node, graph.file.folder, builder.spool, builder.live(node))
+        except Exception as error:
+            if not isinstance(error, PenstockError) and not _from_spark(error):
+                raise
+            problem = analysis_problem(error, graph, node.name)
+            yield Problem(problem.code, problem.params, graph.location(node.name, "bootstrap"))
 
 
 def _changing_problems(graph: Graph, builder: FrameBuilder) -> Iterator[Problem]:

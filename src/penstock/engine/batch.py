@@ -7,7 +7,7 @@ same batch comes again.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Source
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kernel_inputs import REPLAYED
+from penstock.engine.admission import Admission
 from penstock.engine.analyse import Analysed
 from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_sink, dead_of_step, dead_rows
 from penstock.engine.dead import SINK as DEAD
@@ -72,6 +73,9 @@ class BatchHandler:
         self.writers: dict[str, SinkWriter] = {}
         self._counted: dict[str, Counts] = {}
         self._watched: dict[str, tuple[Observation, Observation]] = {}
+        self.admission = Admission(graph, analysed.builder)
+        self.source_order: Sequence[str] = ()
+        """Names of what Spark reads, in the order of its reports."""
         self.last_rows: dict[str, float] = {}
         """When rows of each source were last seen, by the clock that only goes forward."""
         self._end_marker = 2 * len(analysed.builder.marks)
@@ -116,6 +120,8 @@ class BatchHandler:
     def _handle(self, rows: DataFrame, batch_id: int) -> None:
         identity = self.state.identity
         batch = Batch(identity.name, identity.lineage, identity.epoch, batch_id)
+        self.admission.begin()
+        troubles = self._troubles()
         self._tell_watermark()
         reach("batch.start", batch_id)
         rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, rows)
@@ -136,6 +142,11 @@ class BatchHandler:
         )
         self.ledger.record(entry)
         reach("batch.after_ledger", batch_id)
+        assert self.query is not None
+        self.admission.end(self.query, self.source_order, counts.rows_in, troubled=self._troubles() > troubles)
+
+    def _troubles(self) -> int:
+        return sum(writer.retried for writer in self.writers.values())
 
     def _tell_watermark(self) -> None:
         """Lets the tasks of this batch know the watermark by which rows are late: that of the batch before."""
@@ -256,8 +267,7 @@ class BatchHandler:
         assert isinstance(node.component, Source)
         builder = self.analysed.builder
         came = rows_below(self.query, builder.marks[name].came, self.plain)
-        context = builder.read_context(node)
-        source = with_secrets(node.component)
+        source, context = builder.reader(node)
         now = int(execution(self.query).offsetSeqMetadata().batchTimestampMs())
         letters = as_batch(dead_rows(came, source, context, node.spec.event_time, batch.pipeline, batch.id, now))
         observation = Observation()

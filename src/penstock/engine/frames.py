@@ -20,6 +20,8 @@ from penstock.components.base import (
     stream_name,
 )
 from penstock.components.shared.event_time import event_time_of
+from penstock.engine.admission import Gate, begun, throttled
+from penstock.engine.history import FILES_PER_BATCH, History, reader, since, stream
 from penstock.engine.idle import with_ticks
 from penstock.engine.markers import marked, marker, markers_in, reading_all
 from penstock.engine.replays import with_replays
@@ -68,10 +70,20 @@ class CarriedStep:
 class FrameBuilder:
     """Frames by node name. Building runs no job; a node's frame may raise what Spark's analyser raises."""
 
-    def __init__(self, spark: SparkSession, graph: Graph, spool: Path, buckets: int | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        spool: Path,
+        buckets: int | None = None,
+        histories: Mapping[str, History] | None = None,
+    ) -> None:
         self.spark = spark
         self.graph = graph
         self.spool = spool
+        self.histories = histories or {}
+        """What is read instead of the sources of these names."""
+        self.trigger = graph.file.pipeline.run.trigger.millis / 1000
         self.buckets = buckets or bucket_count(int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
         self.builds: dict[str, list[CarriedStep]] = {}
         """Steps with a kernel by name, each as often as it was built: a query may need several copies."""
@@ -191,17 +203,45 @@ class FrameBuilder:
         assert found is None or isinstance(found, Format)
         return ReadContext(self.spark, node.name, self.graph.file.folder, self.spool, found, via)
 
-    def _source(self, node: Node, via: tuple[str, ...] = ()) -> DataFrame:
+    def reader(self, node: Node) -> tuple[Source, ReadContext]:
+        """What a source's rows are read with now: itself, or its history."""
+        context = self.read_context(node)
+        if node.name in self.histories:
+            return reader(context, node)
+        source = with_secrets(node.component)
+        assert isinstance(source, Source)
+        return source, context
+
+    def live(self, node: Node, via: tuple[str, ...] = ()) -> DataFrame:
+        """The rows a source gives itself, without what belongs to its history."""
         source, spec = with_secrets(node.component), node.spec
         assert isinstance(source, Source)
         assert isinstance(spec, SourceSpec)
+        rows = begun(node, source, self.trigger).read(self.read_context(node, via))
+        cut = spec.bootstrap.until if spec.bootstrap is not None else None
+        if cut is None or spec.event_time is None or spec.event_time.column not in rows.columns:
+            return rows
+        return rows.where(since(cut, spec.event_time, untimed=True))
+
+    def _read(self, node: Node, via: tuple[str, ...]) -> tuple[DataFrame, str]:
+        """The rows of a source, or of its history, and the name of the stream."""
         context = self.read_context(node, via)
-        rows = source.read(context)
+        if node.name not in self.histories:
+            return self.live(node, via), context.stream
+        name = f"{context.stream}_HISTORY"
+        most = Gate(node, self.trigger, history=True).first if throttled(node) else FILES_PER_BATCH
+        return stream(self.spark, self.histories[node.name], name, most), name
+
+    def _source(self, node: Node, via: tuple[str, ...] = ()) -> DataFrame:
+        spec = node.spec
+        assert isinstance(spec, SourceSpec)
+        rows, name = self._read(node, via)
         marks = self._copy_marks() if via else self.marks[node.name]
-        self.streams[marks.came] = [context.stream]
+        self.streams[marks.came] = [name]
         if spec.event_time is not None and spec.event_time.idle_after is not None:
+            context = self.read_context(node, via)
             rows = with_ticks(rows, context, spec.event_time)
-            self.streams[marks.came] = [context.stream, f"{context.stream}_TICKS"]
+            self.streams[marks.came] = [name, f"{context.stream}_TICKS"]
         came = marker(marks.came)
         if RAW in rows.columns:
             # Spark checks only the columns it reads, so rows would be good or bad by what the steps happen to use.

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.components.base import Backlog
+
 UTC = dt.UTC
 
 
@@ -28,6 +30,16 @@ class BatchReport:
 
 
 @dataclass(frozen=True)
+class Headway:
+    """How far it is through something that has an end."""
+
+    done: int
+    total: int
+    seconds_left: float | None = None
+    """None as long as it cannot be told."""
+
+
+@dataclass(frozen=True)
 class Status:
     """The whole of a run so far; `earlier_rows` came in during runs before it."""
 
@@ -44,8 +56,10 @@ class Status:
     watermarks: Mapping[str, int] = field(default_factory=dict)
     """The watermark of each source in milliseconds since 1970."""
     last: BatchReport | None = None
-    backlog: Mapping[str, str] = field(default_factory=dict)
+    backlog: Mapping[str, Backlog] = field(default_factory=dict)
     recent_rates: tuple[float, ...] = ()
+    history: Headway | None = None
+    """While history is read: how many of its rows have been."""
 
     def lag(self, now: dt.datetime) -> dt.timedelta | None:
         """How far the watermark is behind the clock."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.components.base import Source
+from penstock.components.base import Backlog, Source
 from penstock.engine.analyse import Analysed
 from penstock.engine.batch import BatchHandler
 from penstock.engine.checkpoint import last_committed, source_log, state_partitions, verify
@@ -50,6 +50,7 @@ class RunningPipeline:
         self._came = {marks.came: name for name, marks in analysed.builder.marks.items()}
         streams = analysed.builder.streams
         self._source_order = [name for number in markers_in(self.handler.frame()) for name in streams.get(number, [])]
+        self.handler.source_order = self._source_order
         self._heard: dict[str, float] = {}
         self._ticked: dict[str, int] = {}
         self._remembered = Remembered(state.spool)
@@ -106,6 +107,7 @@ class RunningPipeline:
     def start(self, *, once: bool) -> None:
         """Starts the query: `once` takes what is there and ends, otherwise it goes on."""
         trigger = self.graph.file.pipeline.run.trigger
+        self.handler.admission.waits = once
         writer = (
             self.handler.frame()
             .writeStream.foreachBatch(self._when_bound)
@@ -213,11 +215,13 @@ class RunningPipeline:
         self._seen = max((report.batch for report in fresh), default=self._seen)
         return fresh
 
-    def backlog(self, report: BatchReport | None) -> dict[str, str]:
+    def backlog(self, report: BatchReport | None) -> dict[str, Backlog]:
         """What waits at each source, where it can be told."""
-        found: dict[str, str] = {}
+        found: dict[str, Backlog] = {}
         for node in self.graph.of_kind("source"):
             assert isinstance(node.component, Source)
+            if node.name in self.analysed.builder.histories:
+                continue
             progress = dict(report.sources.get(node.name, {})) if report else {}
             progress["log"] = source_log(self.state.checkpoint, node.name)
             waiting = node.component.backlog(self.analysed.builder.read_context(node), progress)

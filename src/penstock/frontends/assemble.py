@@ -24,9 +24,11 @@ TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
 METADATA_KEYS = ("name", "labels")
 SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "tests")
 ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {
-    "source": ("format", "eventTime"), "step": ("from", "late"), "sink": ("from",),
+    "source": ("format", "eventTime", "bootstrap", "throttle"), "step": ("from", "late"), "sink": ("from",),
 }  # fmt: skip
 """Keys of a source, step or sink that do not name its component."""
+HISTORY_KEYS = ("format", "until")
+"""Keys of `bootstrap` that do not name its component."""
 _NEAR = 0.75
 _N = TypeVar("_N", spec.Source, spec.Step, spec.Sink)
 _Entry = tuple[str, Mapping[str, Any], Path_]
@@ -201,9 +203,43 @@ class _Assembly:
         event_time = None
         if content.get("eventTime") is not None:
             event_time = read_config(spec.EventTime, content["eventTime"], (*path, "eventTime"), self.findings)
+        bootstrap = self._bootstrap(name, content, path)
+        throttle = read_config(spec.Throttle, content.get("throttle"), (*path, "throttle"), self.findings)
         if component is None:
             return None
-        return spec.Source(name=name, component=component, format=format_, event_time=event_time)
+        assert isinstance(component, Source)
+        if throttle not in (None, spec.Throttle()) and component.batch_limit is None:
+            self.findings.at_key("THROTTLE_UNSUPPORTED", (*path, "throttle"), node=name, component=component.name)
+        return spec.Source(
+            name=name,
+            component=component,
+            format=format_,
+            event_time=event_time,
+            bootstrap=bootstrap,
+            throttle=throttle or spec.Throttle(),
+        )
+
+    def _bootstrap(self, name: str, content: Mapping[str, Any], around: Path_) -> spec.Bootstrap | None:
+        value, path = content.get("bootstrap"), (*around, "bootstrap")
+        if value is None or isinstance(value, spec.Bootstrap):
+            return value
+        written = self._mapping(value, path, "Name the source of the history: `bootstrap: {files: {path: ./old}}`.")
+        if written is None:
+            return None
+        component = self._component("source", written, path, HISTORY_KEYS)
+        if component is None:
+            return None
+        assert isinstance(component, Source)
+        if not component.bounded:
+            bounded = [each for each, cls in components("source").items() if cast(type[Source], cls).bounded]
+            self.findings.at_key("HISTORY_UNBOUNDED", (*path, component.name), node=name, component=component.name,
+                                 known=", ".join(bounded))  # fmt: skip
+        if content.get("eventTime") is None:
+            self.findings.at_key("HISTORY_WITHOUT_TIME", path, node=name)
+        as_source = written.get("format") is None and content.get("format") is not None and component.takes_format
+        format_ = None if as_source else self._format(name, written, path)
+        parts = {"component": component, "format": format_, "until": written.get("until")}
+        return read_config(spec.Bootstrap, parts, path, self.findings)
 
     def _format(self, name: str, content: Mapping[str, Any], path: Path_) -> Component | None:
         chosen = [components("source")[key] for key in content if key in components("source")]

@@ -15,7 +15,7 @@ from penstock.spec.units import Duration, Size
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SETTINGS: tuple[type[Config], ...] = (
-    spec.EventTime, spec.LatePolicy, spec.StateSettings, spec.RunSettings, spec.TestCase,
+    spec.EventTime, spec.Throttle, spec.LatePolicy, spec.StateSettings, spec.RunSettings, spec.TestCase,
 )  # fmt: skip
 
 
@@ -59,6 +59,7 @@ def json_schema() -> dict[str, Any]:
             **parts.shared,
             "format": parts.format(),
             "source": parts.source(),
+            "bootstrap": parts.bootstrap(),
             "step": parts.step(),
             "sink": parts.sink(),
             "deadLetters": parts.dead_letters(),
@@ -94,10 +95,13 @@ class _Parts:
         )
 
     def source(self) -> dict[str, Any]:
-        event_time = spec.Source.model_fields["event_time"].description
+        fields = spec.Source.model_fields
+        event_time = fields["event_time"].description
         properties = {
             "format": {"$ref": "#/$defs/format"},
             "eventTime": _or_nothing(self.references[spec.EventTime], event_time),
+            "bootstrap": _or_nothing({"$ref": "#/$defs/bootstrap"}, fields["bootstrap"].description),
+            "throttle": _or_nothing(self.references[spec.Throttle], fields["throttle"].description),
             **self._components("source"),
         }
         formats = [
@@ -107,6 +111,17 @@ class _Parts:
             for name, cls in components("source").items()
         ]
         return _closed(properties, oneOf=_one_of("source"), allOf=formats, description=_doc(spec.Source))
+
+    def bootstrap(self) -> dict[str, Any]:
+        until = spec.Bootstrap.model_fields["until"].description
+        bounded = [name for name, cls in components("source").items() if cast(type[Source], cls).bounded]
+        properties = {
+            "format": _or_nothing({"$ref": "#/$defs/format"}, spec.Bootstrap.model_fields["format"].description),
+            "until": _or_nothing({"type": "string", "format": "date-time"}, until),
+            **{name: self._component(components("source")[name]) for name in bounded},
+        }
+        one_of = [{"required": [name]} for name in bounded]
+        return _closed(properties, oneOf=one_of, description=_doc(spec.Bootstrap))
 
     def step(self) -> dict[str, Any]:
         late = self._late(spec.Step.model_fields["late"].description)

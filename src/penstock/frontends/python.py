@@ -60,6 +60,22 @@ def Late(
     return cast(spec.LatePolicy, build_config(spec.LatePolicy, arguments))
 
 
+def Bootstrap(
+    component: Source, *, format: Format | None = None, until: str | datetime.datetime | None = None
+) -> spec.Bootstrap:
+    """A history to be read before a source, in the order of event time.
+
+    With `until`, rows before that event time are taken from the history and all others from the source.
+    """
+    arguments = {"component": component, "format": format, "until": until}
+    return cast(spec.Bootstrap, build_config(spec.Bootstrap, arguments))
+
+
+def Throttle(rows_per_second: int | None = None, *, adaptive: bool = False) -> spec.Throttle:
+    """How much of a source is let in: at most so many rows a second, and with `adaptive` as much as sinks take."""
+    return cast(spec.Throttle, build_config(spec.Throttle, {"rows_per_second": rows_per_second, "adaptive": adaptive}))
+
+
 class Node:
     """A source or step of a pipeline under construction; its methods add what reads from it."""
 
@@ -126,6 +142,8 @@ class Pipeline:
         *,
         format: Format | None = None,
         event_time: spec.EventTime | None = None,
+        bootstrap: spec.Bootstrap | None = None,
+        throttle: spec.Throttle | None = None,
     ) -> Node:
         """Adds a source."""
         content: dict[str, Any] = _named(component)
@@ -133,6 +151,10 @@ class Pipeline:
             content["format"] = _named(format)
         if event_time is not None:
             content["eventTime"] = event_time
+        if bootstrap is not None:
+            content["bootstrap"] = bootstrap
+        if throttle is not None:
+            content["throttle"] = throttle
         return self._add("sources", name, content)
 
     def step(self, name: str, component: Step, *, inputs: Iterable[Node | str], late: LateRows | None = None) -> Node:

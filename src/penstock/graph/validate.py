@@ -107,6 +107,14 @@ def _parts(graph: Graph) -> Iterator[_Part]:
         if isinstance(node.spec, Source) and isinstance(node.spec.format, Component):
             format_ = node.spec.format
             yield _Part(node.name, (*node.path, "format", format_.name), format_, True)
+        if isinstance(node.spec, Source) and node.spec.bootstrap is not None:
+            path: Path_ = (*node.path, "bootstrap")
+            for part, inside in (
+                (node.spec.bootstrap.component, path),
+                (node.spec.bootstrap.format, (*path, "format")),
+            ):
+                if isinstance(part, Component):
+                    yield _Part(node.name, (*inside, part.name), part, True)
     dead_letters = graph.file.pipeline.dead_letters
     if isinstance(dead_letters, Component):
         yield _Part(DEAD_LETTERS, ("spec", "deadLetters", dead_letters.name), dead_letters, True)

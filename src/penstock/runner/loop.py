@@ -9,37 +9,26 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from penstock.engine.analyse import analyse
 from penstock.engine.checkpoint import verify
 from penstock.engine.jars import sets_for
-from penstock.engine.ledger import add
-from penstock.engine.progress import BatchReport, Status
-from penstock.engine.query import RunningPipeline
+from penstock.engine.progress import Status
 from penstock.engine.session import Session, SessionOptions, cores
-from penstock.engine.state.buckets import buckets_of
 from penstock.engine.statedir import StateDir, read_identity, refuse_foreign
 from penstock.errors import PenstockError, Severity
 from penstock.graph.build import build
 from penstock.graph.nodes import Graph
 from penstock.graph.validate import check
+from penstock.runner.course import Course, Watch
 from penstock.spec.location import PipelineFile
 from penstock.spec.resolve import secret_values
 from penstock.spec.secrets import hidden
 
-if TYPE_CHECKING:
-    from penstock.engine.analyse import Analysed
-
-_POLL_SECONDS = 0.2
-_RATES_KEPT = 60
 _ENDING_SECONDS = 0.5
-
-Watch = Callable[[Status], None]
 
 
 @dataclass(frozen=True)
@@ -135,9 +124,8 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
     stop.session = session
     stop.install()
     try:
-        analysed = analyse(session.spark, graph, state.spool, buckets_of(session.spark, state))
-        analysed.raise_errors()
-        return _drive(session, graph, analysed, options, state, stop, watch, status)
+        course = Course(session.spark, graph, state, watch, status, stop.asked, session.log)
+        return course.through(once=options.once)
     except Exception as error:
         if _lost(session, error):
             raise PenstockError.of("JVM_DIED", log=session.log) from error
@@ -163,67 +151,3 @@ def with_partitions(graph: Graph, options: RunOptions) -> dict[str, str]:
     """Spark's options with the number of state partitions from the pipeline, or one per core."""
     partitions = graph.file.pipeline.state.partitions or cores(options.master)
     return {"spark.sql.shuffle.partitions": str(partitions), **options.conf}
-
-
-def _drive(
-    session: Session,
-    graph: Graph,
-    analysed: Analysed,
-    options: RunOptions,
-    state: StateDir,
-    stop: Stop,
-    watch: Watch,
-    status: Status,
-) -> Status:
-    running = RunningPipeline(session.spark, graph, analysed, state)
-    tracker = _Tracker(running, replace(status, phase="running"))
-    try:
-        running.start(once=options.once)
-        watch(tracker.status)
-        while not running.wait(_POLL_SECONDS):
-            if stop.asked.is_set():
-                watch(tracker.turn("stopping"))
-                running.finish()
-                break
-            running.release_idle()
-            watch(tracker.turn("waiting for data" if running.idle else "running"))
-        return tracker.turn("stopped" if stop.asked.is_set() else "done")
-    finally:
-        running.close()
-
-
-class _Tracker:
-    """Adds up what batches report into the status."""
-
-    def __init__(self, running: RunningPipeline, status: Status) -> None:
-        self.running = running
-        totals = running.ledger.totals()
-        self._next = totals.batch + 1
-        self.status = replace(status, earlier_rows=sum(totals.rows_in.values()))
-
-    def turn(self, phase: str) -> Status:
-        reports = self.running.new_reports()
-        entries = self.running.ledger.entries(self._next)
-        self._next = entries[-1].batch + 1 if entries else self._next
-        last = reports[-1] if reports else self.status.last
-        rates = (*self.status.recent_rates, *(report.rows_per_second for report in reports))
-        self.status = replace(
-            self.status,
-            phase=phase,
-            batches=self.status.batches + len(entries),
-            rows_in=add([self.status.rows_in, *(entry.rows_in for entry in entries)]),
-            rows_dead=add([self.status.rows_dead, *(entry.rows_dead for entry in entries)]),
-            rows_out=add([self.status.rows_out, *(entry.rows_out for entry in entries)]),
-            late=add([self.status.late, *(entry.late for entry in entries), *_natively_late(reports)]),
-            watermarks=self.running.watermarks() if reports else self.status.watermarks,
-            last=last,
-            backlog=self.running.backlog(last) if reports or not self.status.backlog else self.status.backlog,
-            recent_rates=rates[-_RATES_KEPT:],
-        )
-        return self.status
-
-
-def _natively_late(reports: Sequence[BatchReport]) -> list[dict[str, int]]:
-    """Rows that Spark's own operators have dropped, which it does not tell apart."""
-    dropped = sum(report.late_rows for report in reports)
-    return [{"sql": dropped}] if dropped else []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from penstock.spec.fields import Config
-from penstock.spec.pipeline import API_VERSION, LatePolicy, Pipeline, Sink, Source, Step
+from penstock.spec.pipeline import API_VERSION, Bootstrap, LatePolicy, Pipeline, Sink, Source, Step
 from penstock.spec.schema import Schema
 from penstock.spec.units import Duration, Size
 
@@ -46,6 +47,19 @@ def _source(source: Source) -> dict[str, Any]:
         written["format"] = _component(source.format)
     if source.event_time is not None:
         written["eventTime"] = _written(source.event_time)
+    if source.bootstrap is not None:
+        written["bootstrap"] = _bootstrap(source.bootstrap)
+    if throttle := _written(source.throttle):
+        written["throttle"] = throttle
+    return written
+
+
+def _bootstrap(bootstrap: Bootstrap) -> dict[str, Any]:
+    written = _component(bootstrap.component)
+    if bootstrap.format is not None:
+        written["format"] = _component(bootstrap.format)
+    if bootstrap.until is not None:
+        written["until"] = bootstrap.until.isoformat().replace("+00:00", "Z")
     return written
 
 
@@ -102,7 +116,7 @@ def _canonical(value: Any) -> Any:
             if info.is_required() or getattr(value, name) != info.default
         }
         return {"": _name(value), **fields}
-    if isinstance(value, Schema | Duration | Size):
+    if isinstance(value, Schema | Duration | Size | dt.datetime):
         return str(value)
     if isinstance(value, Mapping):
         return {str(key): _canonical(inner) for key, inner in value.items()}

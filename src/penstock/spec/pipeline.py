@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
@@ -91,6 +92,38 @@ class LatePolicy(Config):
         return value
 
 
+class Bootstrap(Config):
+    """A history that is read before the source itself, in the order of event time."""
+
+    component: SerializeAsAny[Config] = field(doc="A source of which all that is there now is read, once.")
+    format: SerializeAsAny[Config] | None = field(
+        None, doc="How its rows are encoded. Default: as those of the source."
+    )
+    until: dt.datetime | None = field(
+        None,
+        doc="The event time at which history ends: older rows are taken from the history, this one and later ones from "
+        "the source. Default: all of the history, then the source from where it starts.",
+    )
+
+    @field_validator("until")
+    @classmethod
+    def _has_a_zone(cls, value: dt.datetime | None) -> dt.datetime | None:
+        if value is not None and value.tzinfo is None:
+            raise _unfit("must name its time zone", "Write for example `2024-01-01T00:00:00Z`.")
+        return value
+
+
+class Throttle(Config):
+    """How much of a source is let in."""
+
+    rows_per_second: int | None = field(None, ge=1, doc="The most rows that are read in a second.")
+    adaptive: bool = field(
+        False,
+        doc="Whether batches are cut so that one takes about as long as `run.trigger`, a second at least: after an "
+        "outage they begin small and grow as far as the sinks keep up.",
+    )
+
+
 class Source(Config):
     """A named source: its component, the format of its rows, and their event time."""
 
@@ -102,6 +135,10 @@ class Source(Config):
     event_time: EventTime | None = field(
         None, doc="Event time and its tolerated delay; needed by windows and other steps that reason about time."
     )
+    bootstrap: Bootstrap | None = field(
+        None, change=Change.BOOTSTRAP, doc="History that a new pipeline reads before it reads the source."
+    )
+    throttle: Throttle = field(Throttle(), doc="How much of it is let in.", change=Change.RESTART)
 
 
 class Step(Config):

@@ -34,6 +34,8 @@ def secret_values(pipeline: Pipeline) -> list[str]:
     values: set[str] = set()
     parts = [node.component for node in pipeline.nodes()]
     parts += [source.format for source in pipeline.sources if source.format is not None]
+    for history in (source.bootstrap for source in pipeline.sources if source.bootstrap is not None):
+        parts += [history.component] if history.format is None else [history.component, history.format]
     parts += [pipeline.dead_letters] if pipeline.dead_letters is not None else []
     parts += pipeline.late_sinks()
     for part in parts:

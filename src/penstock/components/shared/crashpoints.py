@@ -21,6 +21,9 @@ POINTS = (
 SINK_POINTS = ("sink.staged",)
 """Points that only some sinks pass."""
 
+HISTORY_POINTS = ("history.copied", "history.read")
+"""Points that only a run passes which reads history first; their batch is 0."""
+
 Hook = Callable[[str, int], None]
 _hook: Hook | None = None
 

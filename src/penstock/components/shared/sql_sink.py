@@ -164,6 +164,7 @@ class SqlWriter(SinkWriter):
             raise self._failed(batch, str(error)) from None
 
     def _passes(self, error: Exception) -> bool:
+        self.retried += 1
         return isinstance(error, self.database.errors) and self.database.fault(error) is Fault.PASSING
 
     def _failed(self, batch: Batch, reason: str) -> PenstockError:

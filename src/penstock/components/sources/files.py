@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from penstock.components.base import RAW, CheckContext, ReadContext, Source, resolve_path
+from penstock.components.base import RAW, Backlog, CheckContext, ReadContext, Source, resolve_path
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 from penstock.spec.units import Duration
@@ -27,6 +27,8 @@ class Files(Source):
 
     name: ClassVar[str] = "files"
     takes_format: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
+    batch_limit = "max_files_per_batch"
     example: ClassVar[str] = """\
 files: {path: ./in, pattern: "*.json", maxFilesPerBatch: 100}
 format: {json: {schema: {id: string, ts: timestamp}}}
@@ -51,16 +53,28 @@ eventTime: {column: ts, maxDelay: 10 seconds}
             yield Problem("PATH_NOT_FOUND", {"where": f"path of source '{context.node}'", "path": path})
 
     def read(self, context: ReadContext) -> DataFrame:
+        path = resolve_path(context.folder, self.path)
+        schema, encoding, options = self._encoding(context, path)
+        reader = context.spark.readStream.name(context.stream).format(encoding).schema(schema).options(**options)
+        return reader.options(**self._stream_options(context.folder)).load(_as_glob(path))
+
+    def read_all(self, context: ReadContext) -> DataFrame:
+        path = resolve_path(context.folder, self.path)
+        schema, encoding, options = self._encoding(context, path)
+        return context.spark.read.format(encoding).schema(schema).options(**options).load(path)
+
+    def _encoding(self, context: ReadContext, path: str) -> tuple[str, str, dict[str, str]]:
+        """Schema, format and options of Spark's reader, whether it streams or not."""
         if context.format is None:
             raise PenstockError.of("FORMAT_MISSING", name=context.node, component=self.name)
-        path = resolve_path(context.folder, self.path)
         schema = context.format.reader_schema(context, path)
-        reader = context.spark.readStream.name(context.stream).format(context.format.spark_format)
+        options = {**context.format.reader_options(), "recursiveFileLookup": str(self.recursive).lower()}
+        if self.pattern is not None:
+            options["pathGlobFilter"] = self.pattern
         if context.format.malformed:
             schema = f"{schema}, `{RAW}` string"
-            reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=RAW)
-        options = {**context.format.reader_options(), **self._options(context.folder)}
-        return reader.schema(schema).options(**options).load(_as_glob(path))
+            options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
+        return schema, context.format.spark_format, options
 
     def place(self) -> Column:
         from pyspark.sql import functions as F
@@ -72,19 +86,17 @@ eventTime: {column: ts, maxDelay: 10 seconds}
 
         return None if context.format is None else context.format.explain_malformed(F.col(RAW))
 
-    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> str | None:
+    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> Backlog | None:
         """Files in the folder that have not been read, for local folders."""
         path = resolve_path(context.folder, self.path)
         log = progress.get("log")
         if "://" in path or not isinstance(log, Path):
             return None
         read = _files_read(log)
-        return f"{sum(str(file) not in read for file in self._present(path))} files"
+        return Backlog(sum(str(file) not in read for file in self._present(path)), "files")
 
-    def _options(self, folder: Path) -> dict[str, str]:
-        options = {"recursiveFileLookup": str(self.recursive).lower()}
-        if self.pattern is not None:
-            options["pathGlobFilter"] = self.pattern
+    def _stream_options(self, folder: Path) -> dict[str, str]:
+        options = {}
         if self.max_files_per_batch is not None:
             options["maxFilesPerTrigger"] = str(self.max_files_per_batch)
         if self.ignore_older_than is not None:

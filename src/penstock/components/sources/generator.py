@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import field_validator
 
-from penstock.components.base import RAW, ReadContext, Source
+from penstock.components.base import RAW, Backlog, ReadContext, Source
 from penstock.spec.fields import Change, field
 from penstock.spec.units import Duration
 
@@ -36,6 +36,7 @@ class Generator(Source):
     """
 
     name: ClassVar[str] = "generator"
+    batch_limit = "max_rows_per_batch"
     example: ClassVar[str] = """\
 generator: {dataset: page_views, rows: 100000, seed: 7, skew: 1.1, disorder: 5 seconds}
 eventTime: {column: ts, maxDelay: 5 seconds}
@@ -134,11 +135,11 @@ eventTime: {column: ts, maxDelay: 5 seconds}
 
         return F.lit("not JSON: broken on purpose by malformedShare")
 
-    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> str | None:
+    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> Backlog | None:
         latest, end = progress.get("latestOffset"), progress.get("endOffset")
         if not (isinstance(latest, dict) and isinstance(end, dict)):
             return None
-        return f"{max(latest['row'] - end['row'], 0)} rows"
+        return Backlog(max(latest["row"] - end["row"], 0), "rows")
 
 
 def _micros(moment: datetime) -> int:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from penstock.components.base import PLACE, RAW, CheckContext, ReadContext, Source
+from penstock.components.base import PLACE, RAW, Backlog, CheckContext, ReadContext, Source
 from penstock.components.shared.kafka import (
     NUMBER,
     WORD,
@@ -62,6 +62,7 @@ class Kafka(Source):
     name: ClassVar[str] = "kafka"
     takes_format: ClassVar[bool] = True
     takes_messages: ClassVar[bool] = True
+    batch_limit = "max_rows_per_batch"
     example: ClassVar[str] = """\
 kafka: {bootstrap: "localhost:9092", topic: views, startingOffsets: earliest, columns: {user: key}}
 format: {json: {schema: {id: string, ts: timestamp}}}
@@ -205,7 +206,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
 
         return None if context.format is None else context.format.explain_malformed(F.col(RAW))
 
-    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> str | None:
+    def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> Backlog | None:
         """Messages between the end of the last batch and the end of the topics."""
         return _behind(progress)
 
@@ -223,7 +224,7 @@ def _by_partition(text: str) -> dict[str, dict[str, int]]:
     return dict(found)
 
 
-def _behind(progress: Mapping[str, object]) -> str | None:
+def _behind(progress: Mapping[str, object]) -> Backlog | None:
     """How many messages lie between the end of the batch and the end of the topics."""
     latest, end = progress.get("latestOffset"), progress.get("endOffset")
     if not isinstance(latest, Mapping) or not isinstance(end, Mapping):
@@ -233,4 +234,4 @@ def _behind(progress: Mapping[str, object]) -> str | None:
         for topic, partitions in latest["at"].items()
         for number, offset in partitions.items()
     )
-    return f"{max(waiting, 0):,} messages"
+    return Backlog(max(waiting, 0), "messages")

@@ -1,0 +1,186 @@
+"""The course of a run: history, if there is any to be read, and then live; and what it reports of itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.components.shared.crashpoints import reach
+from penstock.engine.analyse import Analysed, analyse
+from penstock.engine.checkpoint import last_number
+from penstock.engine.history import History, copy, pending, waiting
+from penstock.engine.ledger import Ledger, add
+from penstock.engine.progress import BatchReport, Headway, Status
+from penstock.engine.query import RunningPipeline
+from penstock.engine.spark_errors import runtime_problem
+from penstock.engine.state.buckets import buckets_of
+from penstock.engine.statedir import StateDir
+from penstock.errors import PenstockError
+from penstock.graph.nodes import Graph
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS = 0.2
+_RATES_KEPT = 60
+
+Watch = Callable[[Status], None]
+
+
+class Course:
+    """A run from its first row to its last: history, if there is any to be read, and then live."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        state: StateDir,
+        watch: Watch,
+        status: Status,
+        stop: threading.Event,
+        log: Path,
+    ) -> None:
+        self.spark = spark
+        self.graph = graph
+        self.state = state
+        self.watch = watch
+        self.stop = stop
+        self.log = log
+        self.tracker = Tracker(status, Ledger(state.ledger))
+
+    def through(self, *, once: bool) -> Status:
+        """Reads history that has not been read, then the sources, until they end (`once`) or a stop is asked for."""
+        analysed = self._analyse({})
+        self._copy_histories(analysed)
+        unread = pending(self.graph, self.state.spool)
+        if unread:
+            self.tracker.begin_history(unread)
+            self._drive(self._analyse(unread), "reading history", once=True)
+            if self.stop.is_set():
+                return self.tracker.status
+            for history in unread.values():
+                reach("history.read", 0)
+                history.finish()
+            self.tracker.end_history()
+            analysed = self._analyse({})
+        return self._drive(analysed, "running", once=once)
+
+    def _analyse(self, histories: Mapping[str, History]) -> Analysed:
+        buckets = buckets_of(self.spark, self.state)
+        found = analyse(self.spark, self.graph, self.state.spool, buckets, histories)
+        found.raise_errors()
+        return found
+
+    def _copy_histories(self, analysed: Analysed) -> None:
+        """Copies what has not been copied; only a pipeline that has read nothing can still do that."""
+        state, graph = self.state, self.graph
+        started = last_number(state.checkpoint / "offsets") >= 0
+        for name in waiting(graph, state.spool, started=started):
+            self.watch(self.tracker.turn("sorting history"))
+            node = graph.nodes[name]
+            with self._told():
+                copy(self.spark, node, graph.file.folder, state.spool, analysed.builder.live(node))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What Spark says of a job, in Penstock's words."""
+        try:
+            yield
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise PenstockError(runtime_problem(error, batch=0, log=self.log, checkpoint=self.state.path)) from error
+
+    def _drive(self, analysed: Analysed, phase: str, *, once: bool) -> Status:
+        running = RunningPipeline(self.spark, self.graph, analysed, self.state, self.log)
+        tracker = self.tracker
+        tracker.follow(running)
+        try:
+            running.start(once=once)
+            self.watch(tracker.turn(phase))
+            while not running.wait(_POLL_SECONDS):
+                if self.stop.is_set():
+                    self.watch(tracker.turn("stopping"))
+                    running.finish()
+                    break
+                running.release_idle()
+                self.watch(tracker.turn("waiting for data" if running.idle else phase))
+            return tracker.turn("stopped" if self.stop.is_set() else "done")
+        finally:
+            running.close()
+
+
+class Tracker:
+    """Adds up what batches report into the status."""
+
+    def __init__(self, status: Status, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.running: RunningPipeline | None = None
+        totals = ledger.totals()
+        self._next = totals.batch + 1
+        self._earlier = totals.rows_in
+        self._history: set[str] = set()
+        self._history_from = 0.0
+        self.status = replace(status, earlier_rows=sum(totals.rows_in.values()))
+
+    def follow(self, running: RunningPipeline) -> None:
+        """Takes reports from this one from now on."""
+        self.running = running
+
+    def begin_history(self, histories: Mapping[str, History]) -> None:
+        self._history = set(histories)
+        self._history_from = time.monotonic()
+        rows = sum(history.plan.rows for history in histories.values() if history.plan is not None)
+        done = sum(self._earlier.get(name, 0) for name in histories)
+        self.status = replace(self.status, history=Headway(done, rows))
+
+    def end_history(self) -> None:
+        self._history = set()
+        self.status = replace(self.status, history=None)
+
+    def _headway(self) -> Headway | None:
+        """How far it is through the history; the rest is taken to go as fast as what this run has read of it."""
+        known = self.status.history
+        if known is None:
+            return None
+        here = sum(self.status.rows_in.get(name, 0) for name in self._history)
+        done = min(here + sum(self._earlier.get(name, 0) for name in self._history), known.total)
+        took = time.monotonic() - self._history_from
+        return Headway(done, known.total, (known.total - done) * took / here if here else None)
+
+    def turn(self, phase: str) -> Status:
+        running = self.running
+        if running is None:
+            self.status = replace(self.status, phase=phase)
+            return self.status
+        reports = running.new_reports()
+        entries = self.ledger.entries(self._next)
+        self._next = entries[-1].batch + 1 if entries else self._next
+        last = reports[-1] if reports else self.status.last
+        rates = (*self.status.recent_rates, *(report.rows_per_second for report in reports))
+        self.status = replace(
+            self.status,
+            phase=phase,
+            batches=self.status.batches + len(entries),
+            rows_in=add([self.status.rows_in, *(entry.rows_in for entry in entries)]),
+            rows_dead=add([self.status.rows_dead, *(entry.rows_dead for entry in entries)]),
+            rows_out=add([self.status.rows_out, *(entry.rows_out for entry in entries)]),
+            late=add([self.status.late, *(entry.late for entry in entries), *_natively_late(reports)]),
+            watermarks=running.watermarks() if reports else self.status.watermarks,
+            last=last,
+            backlog=running.backlog(last) if reports or not self.status.backlog else self.status.backlog,
+            recent_rates=rates[-_RATES_KEPT:],
+        )
+        self.status = replace(self.status, history=self._headway())
+        return self.status
+
+
+def _natively_late(reports: Sequence[BatchReport]) -> list[dict[str, int]]:
+    """Rows that Spark's own operators have dropped, which it does not tell apart."""
+    dropped = sum(report.late_rows for report in reports)
+    return [{"sql": dropped}] if dropped else []

@@ -1,0 +1,106 @@
+"""How much is let in: the arithmetic, and that Spark keeps to it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.running import json_lines, run
+
+from penstock.engine.throttle import FIRST_ROWS, Seen, adapted, paced
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from tests.conftest import Project
+
+
+@given(st.integers(1, 1_000_000), st.floats(0.01, 100), st.floats(0, 1000))
+def test_a_paced_batch_is_at_most_what_its_time_allows(rate: int, trigger: float, last: float) -> None:
+    rows = paced(rate, trigger, last)
+    assert rows == 1 or rows / max(trigger, last) <= rate
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**9), st.floats(0, 10_000), st.booleans(), st.floats(1, 60))
+def test_what_is_allowed_changes_in_steps(allowed: int, rows: int, seconds: float, troubled: bool, goal: float) -> None:
+    found = adapted(allowed, Seen(rows, seconds, troubled), goal)
+    assert FIRST_ROWS <= found <= max(2 * allowed, FIRST_ROWS)
+    assert found >= allowed // 2
+    if troubled:
+        assert found == max(allowed // 2, FIRST_ROWS)
+    elif seconds > goal and rows:
+        assert found <= max(allowed, FIRST_ROWS)
+
+
+@given(st.floats(0.0, 0.4), st.floats(2_000, 2_000_000), st.floats(1, 30))
+def test_a_catch_up_is_as_fast_as_the_sink_and_no_batch_takes_much_longer(
+    fixed: float, rows_per_second: float, goal: float
+) -> None:
+    """The sink takes a fixed time and then so many rows a second."""
+    allowed, times = FIRST_ROWS, []
+    for _ in range(40):
+        seconds = fixed + allowed / rows_per_second
+        times.append(seconds)
+        allowed = adapted(allowed, Seen(allowed, seconds, troubled=False), goal)
+    assert max(times) <= 2.01 * goal
+    assert goal * 0.6 <= times[-1] <= goal * 1.5
+
+
+def test_a_batch_that_did_not_use_what_it_had_says_nothing_of_more() -> None:
+    assert adapted(10_000, Seen(500, 0.1, troubled=False), 1.0) == 10_000
+
+
+BODY = """
+    sources:
+      events:
+        {source}
+        throttle: {throttle}
+    run: {{trigger: 200 milliseconds}}
+    sinks:
+      out: {{from: events, files: {{path: ./out}}}}
+"""
+GENERATED = "generator: {dataset: page_views, rows: %d, seed: 1}"
+
+
+@pytest.mark.spark
+def test_rows_per_second_are_kept_also_when_all_is_read_at_once(project: Project) -> None:
+    graph = project.build(BODY.format(source=GENERATED % 3_000, throttle="{rowsPerSecond: 2000}"))
+    before = time.monotonic()
+    outcome = run(graph, project.folder / "state")
+    took = time.monotonic() - before
+    rows = [entry.rows_in["events"] for entry in outcome.ledger]
+    assert (rows[0], sum(rows)) == (400, 3_000)
+    assert took >= 3_000 / 2_000
+
+
+@pytest.mark.spark
+def test_adaptive_begins_small_and_grows(project: Project) -> None:
+    graph = project.build(BODY.format(source=GENERATED % 20_000, throttle="{adaptive: true}"))
+    rows = [entry.rows_in["events"] for entry in run(graph, project.folder / "state").ledger]
+    assert rows[:2] == [1_000, 2_000] or (rows[0] == 1_000 and rows[1] < 2_000)
+    assert max(rows) >= 2_000
+    assert sum(rows) == 20_000
+
+
+@pytest.mark.spark
+def test_files_are_let_in_one_by_one_and_then_more(project: Project) -> None:
+    for number in range(7):
+        project.put(f"in/{number}.json", json_lines({"id": number} for _ in range(10)))
+    source = "files: {path: ./in, maxFilesPerBatch: 3}\n        format: {json: {schema: {id: bigint}}}"
+    graph = project.build(BODY.format(source=source, throttle="{adaptive: true}"))
+    rows = [entry.rows_in["events"] for entry in run(graph, project.folder / "state").ledger]
+    assert rows[0] == 10
+    assert max(rows) <= 30
+    assert max(rows) >= 20
+    assert sum(rows) == 70
+
+
+def test_a_source_that_cannot_be_limited_is_refused(project: Project) -> None:
+    with pytest.raises(PenstockError) as raised:
+        project.load(BODY.format(source="memory: {schema: {id: bigint}}", throttle="{adaptive: true}"))
+    assert raised.value.code == "THROTTLE_UNSUPPORTED"
+    with pytest.raises(PenstockError) as raised:
+        project.load(BODY.format(source=GENERATED % 1, throttle="{rowsPerSecond: 0}"))
+    assert (raised.value.code, raised.value.problems[0].location is not None) == ("SPEC_BAD_VALUE", True)
