@@ -484,14 +484,14 @@ define(
 define(
     "SINK_UNREACHABLE",
     "sink '{node}' does not reach {server}: {reason}",
-    "Check the address and that the database is there and running.",
+    "Check the address and that what it names is there and running.",
     owner=Owner.EXTERNAL,
     exit_code=1,
 )
 define(
     "SINK_DENIED",
     "sink '{node}' may not use {server}: {reason}",
-    "Check user and password, and what the user has the right to do.",
+    "Check user and password, or the keys, and what they have the right to do.",
     owner=Owner.OPERATOR,
     exit_code=1,
 )

@@ -118,6 +118,8 @@ class Component(Config):
     name: ClassVar[str]
     example: ClassVar[str]
     """YAML of one source, step or sink that uses the component, as it stands in a pipeline file."""
+    own_s3: ClassVar[bool] = False
+    """Whether it reaches `s3a://` by a client of its own, so that Spark needs no jars for it."""
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         """Problems that show without Spark and without data, such as a path that does not exist."""
