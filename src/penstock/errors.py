@@ -224,7 +224,12 @@ define(
 define(
     "FORMAT_NOT_FOR_MESSAGES",
     "source '{name}' reads messages, and `{format}` is a format of whole files",
-    "Use json, csv or text with `{component}`.",
+    "Use json, csv, text, avro or protobuf with `{component}`.",
+)
+define(
+    "FORMAT_NOT_FOR_FILES",
+    "source '{name}' reads files, and `{format}` is a format of single messages",
+    "Use json, csv, text, avro or parquet with `{component}`.",
 )
 define(
     "KAFKA_UNREACHABLE",
