@@ -528,6 +528,13 @@ define(
 )
 define("SOURCE_FAILED", "source '{node}' could not be read: {reason}", "{advice}", owner=Owner.EXTERNAL, exit_code=1)
 define(
+    "SOURCE_CHANGED",
+    "version {version} of the table that source '{node}' reads deletes or changes rows ({path})",
+    "A stream only adds rows. Set `onChanges: skip` to leave such versions out, or start anew with what is there now.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
     "SOURCE_FILE_CORRUPT",
     "a file of the source is not readable: {reason}",
     "Replace or remove the file; its rows cannot be told apart, so none was skipped.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from penstock import read_files
 from penstock.components.base import Batch, CheckContext, SinkContext, SinkWriter
 from penstock.components.shared import crashpoints
 from penstock.components.shared.manifests import FOLDER as MANIFESTS
+from penstock.components.shared.storage import LocalStorage
 from penstock.components.sinks.files import Files
 from penstock.errors import PenstockError
 
@@ -292,6 +294,20 @@ def test_a_manifest_names_its_batch_and_files(spark: SparkSession, tmp_path: Pat
     assert (manifest["batch"], manifest["lineage"], manifest["epoch"], manifest["format"]) == (42, "l1", 1, "parquet")
     for file in manifest["files"]:
         assert (tmp_path / "out" / file["path"]).stat().st_size == file["bytes"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_who_put_the_same_file_one_is_told(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    store = LocalStorage(tmp_path)
+    assert store.create("x/1.json", "first") is True
+    assert store.create("x/1.json", "second") is False
+    assert store.read("x/1.json") == "first"
+    assert os.listdir(tmp_path / "x") == ["1.json"]
 
 
 def test_a_folder_without_a_finished_batch_is_said(spark: SparkSession, tmp_path: Path) -> None:

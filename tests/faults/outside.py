@@ -45,9 +45,7 @@ class Objects:
 
     s3: S3
     bucket: str
-    crashes: Sequence[str] = (
-        "sink.in_transaction@1", "sink.compacting@2", "sink.after_commit@3", "sink.compacted@5",
-    )  # fmt: skip
+    crashes: Sequence[str] = ("sink.compacting@2", "sink.compacted@5")
 
     @property
     def config(self) -> str:

@@ -81,7 +81,7 @@ def test_a_disk_that_is_full_from_the_start_is_named_before_spark_is_started(tmp
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("sink", ["row_files", "row_table"])
+@pytest.mark.parametrize("sink", ["row_files", "row_table", pytest.param("row_delta", marks=pytest.mark.long)])
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path, sink: str) -> None:
     victim = Victim(tmp_path / "victim", (sink,), files=1)
     with mounted(victim.folder / "out", "size=1m,ro"):

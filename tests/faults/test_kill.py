@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.faults.outside import Objects, Outside, Table, Topic
 from tests.faults.processes import LIGHT, Process, descendants, is_running, kill, until
-from tests.faults.victim import FILES, ROLLED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
+from tests.faults.victim import DELTA_SINKS, FILES, ROLLED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
 
 from penstock.components.shared.crashpoints import POINTS
 
@@ -51,6 +51,7 @@ def finish(victim: Victim) -> None:
             ],
             id="rows to files",
         ),
+        pytest.param(DELTA_SINKS[:1], ["sink.in_transaction@1"], id="rows to delta"),
         pytest.param(
             ("window_table",), [f"{point}@{batch}" for batch, point in zip((1, 2, 4, 7, 8), POINTS[1:], strict=True)],
             id="windows to a table",
@@ -99,7 +100,7 @@ def test_a_sink_on_a_server_survives_each_point_in_turn(tmp_path: Path, outside:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("batch", [0, 3, FILES - 1])
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("sink", SEVERAL)
+@pytest.mark.parametrize("sink", [*SEVERAL, *DELTA_SINKS])
 def test_each_sink_alone_survives_each_point(tmp_path: Path, sink: str, point: str, batch: int) -> None:
     victim = Victim(tmp_path / "victim", (sink,))
 

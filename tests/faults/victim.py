@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet
+from deltalake import DeltaTable
 from tests.faults.processes import LIGHT, Process
 
 if TYPE_CHECKING:
@@ -56,12 +57,15 @@ _SINKS = {
     "row_files": "{from: events, files: {path: ./out/rows, compact: 3}}",
     "row_table": "{from: events, sqlite: {path: ./out/out.db, table: row_table}}",
     "row_latest": "{from: events, sqlite: {path: ./out/out.db, table: row_latest, key: [id]}}",
+    "row_delta": "{from: events, delta: {path: ./out/row_delta}}",
+    "latest_delta": "{from: events, delta: {path: ./out/latest_delta, key: [id]}}",
     "window_files": "{from: per_minute, files: {path: ./out/windows, compact: 3}}",
     "window_table": "{from: per_minute, sqlite: {path: ./out/out.db, table: window_table}}",
     "window_latest": "{from: per_minute, sqlite: {path: ./out/out.db, table: window_latest, key: [minute, user]}}",
     "rolled_table": "{from: recent, sqlite: {path: ./out/out.db, table: rolled_table}}",
 }
 ROW_SINKS = ("row_files", "row_table", "row_latest")
+DELTA_SINKS = ("row_delta", "latest_delta")
 WINDOW_SINKS = ("window_files", "window_table", "window_latest")
 ROLLED_SINKS = ("rolled_table",)
 
@@ -177,6 +181,9 @@ class Victim:
         """The committed rows of a sink."""
         if sink.endswith("_files"):
             return committed_rows(self.folder / "out" / ("rows" if sink == "row_files" else "windows"))
+        if sink in DELTA_SINKS:
+            place = str(self.folder / "out" / sink)
+            return DeltaTable(place).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(place) else []
         database = self.folder / "out" / "out.db"
         if not database.exists():
             return []
@@ -205,7 +212,7 @@ class Victim:
             assert repeated(ids) == []
             assert set(ids) <= set(self.good)
         for sink in self.sinks:
-            if sink in ROW_SINKS:
+            if sink in (*ROW_SINKS, *DELTA_SINKS):
                 ids = [row["id"] for row in self.stored(sink)]
                 assert repeated(ids) == []
                 assert set(ids) <= set(self.good)
@@ -223,7 +230,7 @@ class Victim:
         if self.outside is not None:
             assert sorted(self.outside.ids()) == sorted(self.good)
         for sink in self.sinks:
-            if sink in ROW_SINKS:
+            if sink in (*ROW_SINKS, *DELTA_SINKS):
                 rows = self.stored(sink)
                 assert sorted(row["id"] for row in rows) == sorted(self.good), sink
                 assert sum(row["amount"] for row in rows) == sum(row["amount"] for row in self.good.values()), sink
@@ -243,7 +250,7 @@ class Victim:
         return self.sinks if self.outside is None else (*self.sinks, "outside")
 
     def _expected_count(self, sink: str) -> int:
-        if sink in (*ROW_SINKS, "outside"):
+        if sink in (*ROW_SINKS, *DELTA_SINKS, "outside"):
             return len(self.good)
         return len(self.rolled if sink in ROLLED_SINKS else self.windows)
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.components.shared.file_output import FileFormat
 from penstock.components.shared.manifests import File, packed
+from penstock.components.shared.place import Place
 from penstock.components.shared.storage import LocalStorage, S3Storage, Storage, StoredFile
 from penstock.components.shared.task_files import (
     LARGE,
-    FileFormat,
     Group,
     Merging,
-    Place,
     Writing,
     header,
     merged,

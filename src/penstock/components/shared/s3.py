@@ -111,6 +111,19 @@ class Access:
             options["session.token"] = self.session_token
         return {f"{prefix}{key}": value for key, value in options.items()}
 
+    def delta_options(self) -> dict[str, str]:
+        """The same in words of the library for Delta tables."""
+        named = {
+            "aws_endpoint_url": self.endpoint,
+            "aws_region": self.region or _REGION,
+            "aws_access_key_id": self.access_key,
+            "aws_secret_access_key": self.secret_key,
+            "aws_session_token": self.session_token,
+            "aws_allow_http": "true",
+            "aws_conditional_put": "etag",
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
 
 def access(path: str, s3: S3, spark: SparkSession | None = None) -> Access:
     """Who asks for a path: by the component's own setting, Spark's options, or the environment, in this order."""
@@ -222,17 +235,18 @@ class S3Failed(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return S3Failed, (self.trouble, self.reason, self.place)
 
-    def told(self, node: str, batch: int | None = None) -> PenstockError:
+    def told(self, node: str, batch: int | None = None, *, reading: bool = False) -> PenstockError:
         """For the one who runs the pipeline."""
+        kind = "SOURCE" if reading else "SINK"
         if self.trouble is Trouble.MISSING:
             return PenstockError.of("PATH_NOT_FOUND", where=f"the bucket of '{node}'", path=self.place)
         if self.trouble is Trouble.DENIED:
-            return PenstockError.of("SINK_DENIED", node=node, server=self.place, reason=self.reason)
+            return PenstockError.of(f"{kind}_DENIED", node=node, server=self.place, reason=self.reason)
         if self.trouble is Trouble.UNREACHABLE:
-            return PenstockError.of("SINK_UNREACHABLE", node=node, server=self.place, reason=self.reason)
-        advice = "Nothing of the batch was stored."
+            return PenstockError.of(f"{kind}_UNREACHABLE", node=node, server=self.place, reason=self.reason)
+        advice = "Nothing of the batch was stored." if not reading else "Run again once the store answers."
         number = "?" if batch is None else batch
-        return PenstockError.of("SINK_FAILED", node=node, batch=number, reason=self.reason, advice=advice)
+        return PenstockError.of(f"{kind}_FAILED", node=node, batch=number, reason=self.reason, advice=advice)
 
 
 _CAUSE = re.compile(r'message: "([^"]+)"')

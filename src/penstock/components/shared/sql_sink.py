@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from penstock.components.base import Batch, CheckContext, Refused, Sink, SinkContext, SinkWriter
 from penstock.components.shared.arrow import in_arrow
 from penstock.components.shared.crashpoints import reach
+from penstock.components.shared.keyed import DELETE, KEY, VERSION, key_column_problems, key_problems
 from penstock.components.shared.sql_database import (
     BATCHES,
     DIRECT,
@@ -32,7 +33,7 @@ from penstock.components.shared.sql_database import (
 from penstock.components.shared.sql_merge import Merge, Staged, Unmergeable
 from penstock.components.shared.sql_retry import Patience, persist
 from penstock.components.shared.sql_stage import PART, Loading, Part, Task, parts_of
-from penstock.errors import PenstockError, Problem, did_you_mean
+from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 
 if TYPE_CHECKING:
@@ -47,13 +48,9 @@ class SqlSink(Sink):
     """What all tables of databases have in common."""
 
     table: str = field(doc="The table.", change=Change.LOSES_STATE, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    key: tuple[str, ...] = field((), doc="Columns that identify a row; none means append.", change=Change.LOSES_STATE)
-    version: str | None = field(
-        None, doc="Column that says which of two rows of one key is newer; default: the one that comes later."
-    )
-    delete: str | None = field(
-        None, doc="Boolean column, not stored itself: a row in which it is true deletes the row of its key."
-    )
+    key: tuple[str, ...] = field((), doc=KEY, change=Change.LOSES_STATE)
+    version: str | None = field(None, doc=VERSION)
+    delete: str | None = field(None, doc=DELETE)
     on_violation: OnViolation = field(
         "dead", doc="What becomes of rows that the table does not take: dead letters, or the pipeline stops."
     )
@@ -63,23 +60,10 @@ class SqlSink(Sink):
         return bool(self.key)
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
-        where = f"{self.name} of '{context.node}'"
-        for setting in ("version", "delete"):
-            if getattr(self, setting) is not None and not self.key:
-                advice = f"`{setting}` goes with a `key`."
-                yield Problem("SPEC_MISSING_KEY", {"key": "key", "where": where, "advice": advice})
-        if self.delete is not None and self.delete in (*self.key, self.version):
-            reason = f"`delete` names '{self.delete}', which is the key or the version"
-            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": "It needs its own column."})
+        yield from key_problems(self, f"{self.name} of '{context.node}'")
 
     def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
-        for column in (*self.key, *filter(None, (self.version, self.delete))):
-            if column not in columns:
-                hint = did_you_mean(column, columns)
-                yield Problem("SINK_COLUMN_UNKNOWN", {"node": node, "column": column, "suggestion": hint})
-        found = columns.get(self.delete or "", "boolean")
-        if found != "boolean":
-            yield Problem("COLUMN_TYPE", {"node": node, "column": self.delete, "wanted": "boolean", "found": found})
+        yield from key_column_problems(self, node, columns)
 
     def layout(self, columns: Mapping[str, str]) -> Layout:
         """The table as the sink would make it for such rows."""

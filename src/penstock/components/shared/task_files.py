@@ -9,25 +9,23 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from penstock.components.shared.arrow import in_arrow
-from penstock.components.shared.s3 import Access, S3Failed, Trouble, answered, store
+from penstock.components.shared.file_output import Encoder, FileFormat, Lines, Parquet
+from penstock.components.shared.place import Out, Place
+from penstock.components.shared.s3 import S3Failed, Trouble
 from penstock.spec.schema import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-FileFormat = Literal["parquet", "json", "csv"]
 LARGE = 128 << 20
 """Bytes after which a file is full."""
-_ROW_GROUP = 64 << 20
 _AT_ONCE = 8
 _RECORD = "path string, bytes bigint, rows bigint, partition string, stats string, failure string"
 _LINE = "line"
@@ -47,127 +45,6 @@ class Written:
     stats: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Place:
-    """A folder, or a prefix in a bucket; it travels to the tasks."""
-
-    root: str
-    access: Access | None = None
-
-    def open(self, name: str) -> Out:
-        if self.access is None:
-            target = Path(self.root, name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            return Out(target.open("xb"))
-        import obstore
-
-        return Out(obstore.open_writer(store(self.access), name, max_concurrency=4), self.access)
-
-    def read(self, name: str) -> bytes:
-        if self.access is None:
-            return Path(self.root, name).read_bytes()
-        import obstore
-
-        with answered(self.access):
-            return bytes(obstore.get(store(self.access), name).bytes())
-
-
-class Out:
-    """A file on its way; it knows its length."""
-
-    def __init__(self, sink: IO[bytes] | Any, found: Access | None = None) -> None:
-        self._sink = sink
-        self._found = found
-        self.closed = False
-        self.bytes = 0
-
-    def write(self, content: Any) -> int:
-        size = len(memoryview(content).cast("B"))
-        self._run(lambda: self._sink.write(content))
-        self.bytes += size
-        return size
-
-    def tell(self) -> int:
-        return self.bytes
-
-    def flush(self) -> None:
-        """Parquet asks for it after each part; a file counts as a whole."""
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self._run(self._sink.close)
-
-    def _run(self, action: Any) -> None:
-        if self._found is None:
-            action()
-            return
-        with answered(self._found):
-            action()
-
-
-# --- encodings -----------------------------------------------------------------------------------------------
-
-
-class Encoder(ABC):
-    def __init__(self, out: Out) -> None:
-        self.out = out
-        self.rows = 0
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        self.rows += rows.num_rows
-        self.encode(rows)
-
-    @abstractmethod
-    def encode(self, rows: pa.RecordBatch) -> None: ...
-
-    def finish(self) -> dict[str, Any]:
-        """Ends the file; what is known of its columns."""
-        self.out.close()
-        return {}
-
-
-class Lines(Encoder):
-    """Text that Spark has made of each row."""
-
-    def __init__(self, out: Out, header: str | None) -> None:
-        super().__init__(out)
-        if header is not None:
-            self.out.write(f"{header}\n".encode())
-
-    def encode(self, rows: pa.RecordBatch) -> None:
-        self.out.write("".join(f"{line}\n" for line in rows.column(0).to_pylist()).encode())
-
-
-class Parquet(Encoder):
-    def __init__(self, out: Out, schema: pa.Schema) -> None:
-        import pyarrow.parquet as pq
-
-        super().__init__(out)
-        self._writer = pq.ParquetWriter(out, schema, compression="snappy")
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
-
-    def encode(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
-        self._held_bytes += rows.nbytes
-        if self._held_bytes >= _ROW_GROUP:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        self._writer.write_table(pa.Table.from_batches(self._held))
-        self._held, self._held_bytes = [], 0
-
-    def finish(self) -> dict[str, Any]:
-        if self._held:
-            self._flush()
-        self._writer.close()
-        self.out.close()
-        return {}
-
-
 # --- in a task -----------------------------------------------------------------------------------------------
 
 
@@ -184,6 +61,8 @@ class Writing:
     """The columns in the files."""
     header: str | None = None
     entropy: bool = False
+    stats: bool = False
+    """Whether it is to be told what is known of the columns of each file."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -243,7 +122,8 @@ class _Task:
             return
         path, values, encoder = self._open
         self._open = None
-        stats = encoder.finish()
+        encoder.finish()
+        stats = encoder.statistics() if self.writing.stats else {}
         partition = dict(zip(self.writing.partition_by, values, strict=True))
         self.written.append(Written(path, encoder.out.bytes, encoder.rows, partition, stats))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter, resolve_path
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.data_files import Layout, data_files, frame
+from penstock.components.shared.file_output import FileFormat
 from penstock.components.shared.manifests import (
     FOLDER,
     Cover,
@@ -28,7 +29,7 @@ from penstock.components.shared.manifests import (
 )
 from penstock.components.shared.s3 import REACHED, S3, S3Failed
 from penstock.components.shared.storage import Storage, storage
-from penstock.components.shared.task_files import LARGE, FileFormat
+from penstock.components.shared.task_files import LARGE
 from penstock.errors import PenstockError, Problem, did_you_mean
 from penstock.spec.fields import Change, field
 from penstock.spec.units import Duration

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.components.base import RAW, Backlog, CheckContext, Format, ReadContext, Source, resolve_path
+from penstock.components.shared.s3 import REACHED, S3, S3Failed, is_s3
+from penstock.components.shared.storage import storage
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 from penstock.spec.units import Duration
@@ -46,8 +48,10 @@ eventTime: {column: ts, maxDelay: 10 seconds}
     ignore_older_than: Duration | None = field(
         None, doc="Files this much older than the newest one are ignored, if not read by then."
     )
+    s3: S3 = field(S3(), doc=REACHED)
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
+        yield from self.s3.problems(self.path, context.node)
         path = resolve_path(context.folder, self.path)
         if "://" not in path and not glob.glob(path, recursive=True):
             yield Problem("PATH_NOT_FOUND", {"where": f"path of source '{context.node}'", "path": path})
@@ -69,6 +73,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         """The format, with schema and options of Spark's reader, whether it streams or not."""
         if context.format is None:
             raise PenstockError.of("FORMAT_MISSING", name=context.node, component=self.name)
+        self._introduce(context, path)
         schema = context.format.reader_schema(context, path)
         options = {**context.format.reader_options(), "recursiveFileLookup": str(self.recursive).lower()}
         if self.pattern is not None:
@@ -77,6 +82,14 @@ eventTime: {column: ts, maxDelay: 10 seconds}
             schema = f"{schema}, `{RAW}` string"
             options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
         return context.format, schema, options
+
+    def _introduce(self, context: ReadContext, path: str) -> None:
+        """Tells Spark how an object store is reached, and sees at once whether it is."""
+        if is_s3(path):
+            try:
+                storage(path, context.spark, self.s3)
+            except S3Failed as failed:
+                raise failed.told(context.node, reading=True) from None
 
     def place(self) -> Column:
         from pyspark.sql import functions as F
