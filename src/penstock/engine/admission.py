@@ -6,6 +6,7 @@ that limit is replaced here, so that one mechanism serves every source that read
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -136,8 +137,13 @@ def set_limits(query: StreamingQuery, limits: Mapping[int, tuple[int, bool]]) ->
 
     stream: Any = query._jsq.streamingQuery()
     jvm: Any = SparkContext._jvm
-    kinds = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+    of_spark = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+    of_python = jvm.org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit
     sources, known = stream.sources(), stream.uniqueSources()
     for place, (most, by_files) in limits.items():
-        known = known.updated(sources.apply(place), kinds.maxFiles(most) if by_files else kinds.maxRows(most))
+        # What is read by rows is read in Python, and its limits have a form of their own.
+        limit = (
+            of_spark.maxFiles(most) if by_files else of_python(json.dumps({"_type": "ReadMaxRows", "max_rows": most}))
+        )
+        known = known.updated(sources.apply(place), limit)
     getattr(stream, "uniqueSources_$eq")(known)

@@ -39,8 +39,9 @@ def adapted(allowed: int, seen: Seen, goal_seconds: float, least: int = FIRST_RO
     """
     if seen.troubled:
         return max(int(allowed * _SLOWER), least)
-    if seen.rows <= 0 or seen.seconds <= 0:
-        return allowed
+    limited = seen.rows >= allowed * _LIMITED
+    if seen.rows <= 0 or seen.seconds <= 0 or (not limited and seen.seconds <= goal_seconds):
+        return max(allowed, least)
     fitting = seen.rows * goal_seconds / seen.seconds
-    highest = allowed * _FASTER if seen.rows >= allowed * _LIMITED else allowed
+    highest = allowed * _FASTER if limited else allowed
     return max(int(min(max(fitting, allowed * _SLOWER), highest)), least)

@@ -15,7 +15,7 @@ from penstock.engine.analyse import Analysed, analyse
 from penstock.engine.checkpoint import last_number
 from penstock.engine.history import History, copy, pending, waiting
 from penstock.engine.ledger import Ledger, add
-from penstock.engine.progress import BatchReport, Headway, Status
+from penstock.engine.progress import BatchReport, Headway, Status, Waiting
 from penstock.engine.query import RunningPipeline
 from penstock.engine.spark_errors import runtime_problem
 from penstock.engine.state.buckets import buckets_of
@@ -124,6 +124,7 @@ class Tracker:
         totals = ledger.totals()
         self._next = totals.batch + 1
         self._earlier = totals.rows_in
+        self._waiting: dict[str, Waiting] = {}
         self._history: set[str] = set()
         self._history_from = 0.0
         self.status = replace(status, earlier_rows=sum(totals.rows_in.values()))
@@ -153,6 +154,11 @@ class Tracker:
         took = time.monotonic() - self._history_from
         return Headway(done, known.total, (known.total - done) * took / here if here else None)
 
+    def _note_backlog(self) -> None:
+        now = time.monotonic()
+        for name, backlog in self.status.backlog.items():
+            self._waiting[name] = self._waiting.get(name, Waiting()).noted(now, backlog.amount)
+
     def turn(self, phase: str) -> Status:
         running = self.running
         if running is None:
@@ -176,7 +182,11 @@ class Tracker:
             backlog=running.backlog(last) if reports or not self.status.backlog else self.status.backlog,
             recent_rates=rates[-_RATES_KEPT:],
         )
-        self.status = replace(self.status, history=self._headway())
+        if reports:
+            self._note_backlog()
+        left = {name: waiting.seconds_left for name, waiting in self._waiting.items()}
+        caught_up_in = {name: seconds for name, seconds in left.items() if seconds is not None}
+        self.status = replace(self.status, history=self._headway(), caught_up_in=caught_up_in)
         return self.status
 
 
