@@ -24,6 +24,8 @@ ComponentKind = Literal["source", "format", "step", "sink"]
 
 RAW = "_penstock_raw"
 """Column in which a source hands over the text of a row it could not read; null for good rows."""
+ERROR = "_penstock_error"
+"""Column in which a step tells why it could not use a row, whose text is in `RAW`; null for good rows."""
 HEARTBEAT = "_penstock_heartbeat"
 """Column that marks a row which only carries time: it moves the watermark and goes no further."""
 PLACE = "_penstock_place"
@@ -235,6 +237,14 @@ class Step(Component, ABC):
     @abstractmethod
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         """The rows of the step, from its inputs by name. Must not run any job."""
+
+    def rules(self) -> Mapping[str, str]:
+        """SQL conditions by name which every row must meet; those that do not are dead letters."""
+        return {}
+
+    def careful(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame | None:
+        """Like `apply`, for a step that runs Python: rows it fails on come with `RAW` and `ERROR`, and nothing else."""
+        return None
 
     def outputs(self) -> Mapping[str, Step]:
         """Parts of its rows that can be read by themselves, as `step.output`."""

@@ -13,7 +13,7 @@ from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import FrameBuilder, columns_of
 from penstock.engine.history import History, read, with_history
 from penstock.engine.late import late_problems
-from penstock.engine.lower import choose_trunk, trunk_frame
+from penstock.engine.lower import STATEFUL, choose_trunk, is_stateful, trunk_frame
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
 from penstock.errors import PenstockError, Problem, Severity
 from penstock.graph.nodes import Analysis, Graph, Node, NodeFacts, Stateful, Watermark
@@ -21,18 +21,6 @@ from penstock.spec.pipeline import Step as StepSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_STATEFUL = {
-    "Aggregate": "aggregate",
-    "Join": "join",
-    "Deduplicate": "dedupe",
-    "DeduplicateWithinWatermark": "dedupe",
-    "Distinct": "dedupe",
-    "FlatMapGroupsWithState": "custom state",
-    "FlatMapGroupsInPandasWithState": "custom state",
-    "TransformWithState": "custom state",
-    "TransformWithStateInPySpark": "custom state",
-}
 
 
 @dataclass(frozen=True)
@@ -60,12 +48,15 @@ def analyse(
     spool: Path,
     buckets: int | None = None,
     histories: Mapping[str, History] | None = None,
+    *,
+    careful: bool = False,
 ) -> Analysed:
     """Builds and checks every node; a node whose input failed is passed over.
 
-    `histories` are read instead of the sources of these names.
+    `histories` are read instead of the sources of these names. A `careful` pipeline sets rows aside on which an
+    expression fails, instead of ending.
     """
-    builder = FrameBuilder(spark, graph, spool, buckets, histories)
+    builder = FrameBuilder(spark, graph, spool, buckets, histories, careful=careful)
     frames: dict[str, DataFrame] = {}
     facts: dict[str, NodeFacts] = {}
     problems: list[Problem] = []
@@ -93,11 +84,18 @@ def analyse(
     problems.extend(_late_problems(graph, facts, frames))
     problems.extend(late_problems(graph, [name for name in builder.builds if name in frames], frames))
     problems.extend(modes.problems())
-    trunk = choose_trunk(graph, {name for name, fact in facts.items() if fact.stateful})
+    stateful = {name for name, fact in facts.items() if fact.stateful}
+    trunk = choose_trunk(graph, stateful, early=careful or _sifts_results(graph, stateful))
     if all(name in frames for name in trunk):
         frames |= builder.apart(trunk, frames, ("OUT",))
     analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
     return Analysed(builder, frames, analysis, tuple(problems))
+
+
+def _sifts_results(graph: Graph, stateful: set[str]) -> bool:
+    """Whether rules are applied to what a stateful step gives: rows it gave cannot be had from it a second time."""
+    sifting = (node for node in graph.of_kind("step") if isinstance(node.component, Step) and node.component.rules())
+    return any(graph.ancestors(node.name) & stateful for node in sifting)
 
 
 def _history_problems(builder: FrameBuilder, frames: Mapping[str, DataFrame]) -> Iterator[Problem]:
@@ -267,8 +265,8 @@ def _own_state(node: Node, frames: dict[str, DataFrame]) -> tuple[Stateful, ...]
 def _stateful(plan: Any) -> Iterator[Stateful]:
     name = plan.nodeName()
     children = [plan.children().apply(index) for index in range(plan.children().size())]
-    if name in _STATEFUL and plan.isStreaming() and not (name == "Join" and not all(c.isStreaming() for c in children)):
-        yield Stateful(_STATEFUL[name], _keys(plan, name))
+    if is_stateful(plan):
+        yield Stateful(STATEFUL[name], _keys(plan, name))
     for child in children:
         yield from _stateful(child)
 

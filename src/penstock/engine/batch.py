@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,16 @@ from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.admission import Admission
 from penstock.engine.analyse import Analysed
-from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_sink, dead_of_step, dead_rows
+from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_sieve, dead_of_sink, dead_of_step, dead_rows
 from penstock.engine.dead import SINK as DEAD
 from penstock.engine.frames import drops_rows
 from penstock.engine.late import SINK as LATE
 from penstock.engine.late import late_columns, late_rows, late_sink
-from penstock.engine.ledger import BatchEntry, Ledger
+from penstock.engine.ledger import BatchEntry, Ledger, add
 from penstock.engine.lower import split_trunk, trunk_frame
 from penstock.engine.markers import as_batch, execution, marker, plain_session, rows_below, rows_through
 from penstock.engine.replays import keep, kept_folder
+from penstock.engine.sieves import dropped_rows, failing
 from penstock.engine.state.counters import Counts, since
 from penstock.engine.state.pack import BEFORE
 from penstock.engine.statedir import StateDir, storage_error
@@ -72,6 +74,7 @@ class BatchHandler:
         self.sinks = list(graph.of_kind("sink"))
         self.writers: dict[str, SinkWriter] = {}
         self._counted: dict[str, Counts] = {}
+        self._through: Mapping[int, int] = {}
         self._watched: dict[str, tuple[Observation, Observation]] = {}
         self.admission = Admission(graph, analysed.builder)
         self.source_order: Sequence[str] = ()
@@ -86,7 +89,7 @@ class BatchHandler:
     @property
     def whole(self) -> bool:
         """Whether the one sink takes the rows of the query as they are, so that they need not be kept between."""
-        return len(self.sinks) == 1
+        return len(self.sinks) == 1 and self.analysed.analysis.trunk == self.sinks[0].inputs
 
     def frame(self) -> DataFrame:
         """The frame the one query runs."""
@@ -124,12 +127,12 @@ class BatchHandler:
         troubles = self._troubles()
         self._tell_watermark()
         reach("batch.start", batch_id)
-        rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, rows)
-        reach("batch.after_sinks", batch_id)
+        rows_out, counts, sifted = self._store(batch, rows)
         steps = self._account_steps(batch)
         refused = self._bury_refused(batch)
         rows_out = {sink: rows - refused.get(sink, 0) for sink, rows in rows_out.items()}
-        dead = {**counts.rows_dead, **steps.dead, **refused}
+        dead = add([counts.rows_dead, sifted, steps.dead, refused])
+        filtered = {**counts.filtered, **self._filtered_after()}
         entry = BatchEntry(
             batch_id,
             identity.epoch,
@@ -138,7 +141,7 @@ class BatchHandler:
             rows_out,
             steps.late,
             steps.corrections,
-            {**counts.filtered, **self._filtered_after()},
+            {name: count for name in filtered if (count := filtered[name] - sifted.get(name, 0))},
         )
         self.ledger.record(entry)
         reach("batch.after_ledger", batch_id)
@@ -157,6 +160,18 @@ class BatchHandler:
         before = execution(self.query).prevOffsetSeqMetadata()
         return int(before.get().batchWatermarkMs()) if before.isDefined() else 0
 
+    def _store(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts, dict[str, int]]:
+        """Hands the rows to all sinks, and sets aside what steps sifted out; the counts of each."""
+        self.analysed.builder.sifted.clear()
+        kept = rows if self.whole else rows.persist()
+        try:
+            rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, kept)
+            reach("batch.after_sinks", batch.id)
+            return rows_out, counts, self._bury_sifted(batch)
+        finally:
+            if not self.whole:
+                kept.unpersist()
+
     def _store_whole(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
         (sink,) = self.sinks
         if not self._write(sink.name, batch, rows):
@@ -164,16 +179,12 @@ class BatchHandler:
         through = self._rows_through()
         return {sink.name: through.get(self._end_marker, 0)}, self._account(batch, through)
 
-    def _store_branches(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
-        kept = rows.persist()
-        try:
-            # The first action computes the batch; counts are read right after it, as a later one may add to them.
-            evaluate(kept)
-            counts = self._account(batch, self._rows_through())
-            frames = self._branches(split_trunk(kept, self.analysed.analysis.trunk))
-            return {sink.name: self._write_counted(sink, batch, frames) for sink in self.sinks}, counts
-        finally:
-            kept.unpersist()
+    def _store_branches(self, batch: Batch, kept: DataFrame) -> tuple[dict[str, int], BatchCounts]:
+        # The first action computes the batch; counts are read right after it, as a later one may add to them.
+        evaluate(kept)
+        counts = self._account(batch, self._rows_through())
+        frames = self._branches(split_trunk(kept, self.analysed.analysis.trunk))
+        return {sink.name: self._write_counted(sink, batch, frames) for sink in self.sinks}, counts
 
     def _branches(self, frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
         """The nodes after the trunk, built on this batch."""
@@ -240,6 +251,7 @@ class BatchHandler:
             rows_in[name], rows_dead[name] = readable + dead, dead
             if rows_in[name]:
                 self.last_rows[name] = time.monotonic()
+        self._through = through
         return BatchCounts(rows_in, rows_dead, self._filtered_in(through))
 
     def _filtered_in(self, through: dict[int, int]) -> dict[str, int]:
@@ -299,6 +311,28 @@ class BatchHandler:
             if counts.dead:
                 found.dead[name] = self._bury(name, batch)
         return found
+
+    def _bury_sifted(self, batch: Batch) -> dict[str, int]:
+        """Stores the rows that steps have sifted out as dead letters; how many there were, by step."""
+        found: dict[str, list[DataFrame]] = {}
+        builder, through = self.analysed.builder, self._through
+        for sieve in builder.sieves:
+            if through.get(sieve.before, 0) > through.get(sieve.after, 0):
+                assert self.query is not None
+                rows = dropped_rows(self.query, sieve, self.plain)
+                reason = failing(rows) if sieve.reason is None else sieve.reason
+                letters = dead_of_sieve(rows, sieve.node, sieve.stage, reason, batch.pipeline, batch.id)
+                found.setdefault(sieve.node, []).append(as_batch(letters))
+        for part in builder.sifted:
+            if int(part.before.get["rows"]) > int(part.after.get["rows"]):
+                reason = failing(part.dropped) if part.reason is None else part.reason
+                letters = dead_of_sieve(part.dropped, part.node, part.stage, reason, batch.pipeline, batch.id)
+                found.setdefault(part.node, []).append(letters)
+        sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
+        return {
+            node: self._write_aside(f"{DEAD}_{node}_sifted", sink, COLUMNS, batch, reduce(_union, parts))
+            for node, parts in found.items()
+        }
 
     def _bury(self, name: str, batch: Batch) -> int:
         """Stores the rows that a step cannot use as dead letters; how many there were."""
@@ -387,6 +421,10 @@ def _refuse_lost(key: str, writer: SinkWriter, batch: Batch) -> None:
     if refused:
         advice = "Let its table take every row, or keep them in files."
         raise PenstockError.of("SINK_FAILED", node=key, batch=batch.id, reason=refused[0].error, advice=advice)
+
+
+def _union(first: DataFrame, second: DataFrame) -> DataFrame:
+    return first.unionByName(second)
 
 
 def _counted(rows: DataFrame, observation: Observation) -> DataFrame:

@@ -118,6 +118,23 @@ def dead_of_step(rows: DataFrame, kernel: Kernel, side: int, step: str, pipeline
     )
 
 
+def dead_of_sieve(rows: DataFrame, node: str, stage: str, reason: Column, pipeline: str, batch: int) -> DataFrame:
+    """Rows that a step has sifted out, as dead letters."""
+    from pyspark.sql import functions as F
+
+    visible = [F.col(f"`{name}`") for name in rows.columns if name != REPLAYED]
+    return rows.select(
+        F.lit(pipeline).alias("pipeline"),
+        F.lit(node).alias("source"),
+        F.lit(stage).alias("stage"),
+        F.lit(batch).cast("bigint").alias("batch_id"),
+        reason.alias("error"),
+        (F.col(RAW) if RAW in rows.columns else F.to_json(F.struct(*visible))).alias("raw"),
+        F.lit(None).cast("string").alias("place"),
+        F.current_timestamp().alias("seen_at"),
+    )
+
+
 def dead_of_sink(spark: SparkSession, refused: Sequence[Refused], sink: str, pipeline: str, batch: int) -> DataFrame:
     """The rows that a sink did not take, as dead letters."""
     from pyspark.sql import functions as F

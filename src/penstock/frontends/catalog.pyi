@@ -21,6 +21,7 @@ from penstock.components.sources.kafka import Kafka as _KafkaSource
 from penstock.components.sources.memory import Memory as _MemorySource
 from penstock.components.steps.changelog_join import ChangelogJoin as _ChangelogJoinStep
 from penstock.components.steps.dedupe import Dedupe as _DedupeStep
+from penstock.components.steps.expect import Expect as _ExpectStep
 from penstock.components.steps.filter import Filter as _FilterStep
 from penstock.components.steps.geo_window import GeoWindow as _GeoWindowStep
 from penstock.components.steps.join import Join as _JoinStep
@@ -144,6 +145,13 @@ class steps:
         emit: Literal["complete", "at once"] = ...,
     ) -> _DedupeStep:
         """Keeps the first row of each key and drops those that repeat it within a time."""
+
+    @staticmethod
+    def Expect(
+        *,
+        rules: Mapping[str, str],
+    ) -> _ExpectStep:
+        """Lets rows through that meet every rule; the others become dead letters that name the rules they break."""
 
     @staticmethod
     def Filter(

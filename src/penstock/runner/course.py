@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.components.shared.crashpoints import reach
+from penstock.components.steps.python import Python
 from penstock.engine.analyse import Analysed, analyse
 from penstock.engine.checkpoint import last_number
 from penstock.engine.history import History, copy, pending, waiting
@@ -51,6 +52,8 @@ class Course:
         self.watch = watch
         self.stop = stop
         self.log = log
+        self.careful = False
+        """Whether rows on which an expression fails are set aside; it costs, so only since there was one."""
         self.tracker = Tracker(status, Ledger(state.ledger))
 
     def through(self, *, once: bool) -> Status:
@@ -60,7 +63,7 @@ class Course:
         unread = pending(self.graph, self.state.spool)
         if unread:
             self.tracker.begin_history(unread)
-            self._drive(self._analyse(unread), "reading history", once=True)
+            self._drive_to_end(self._analyse(unread), "reading history", once=True)
             if self.stop.is_set():
                 return self.tracker.status
             for history in unread.values():
@@ -68,11 +71,21 @@ class Course:
                 history.finish()
             self.tracker.end_history()
             analysed = self._analyse({})
-        return self._drive(analysed, "running", once=once)
+        return self._drive_to_end(analysed, "running", once=once)
+
+    def _drive_to_end(self, analysed: Analysed, phase: str, *, once: bool) -> Status:
+        """Runs; when a row makes a batch fail, runs on with care, so that such rows are set aside."""
+        try:
+            return self._drive(analysed, phase, once=once)
+        except PenstockError as error:
+            if self.careful or not _may_be_a_row(error, self.graph):
+                raise
+            self.careful = True
+            return self._drive(self._analyse(analysed.builder.histories), phase, once=once)
 
     def _analyse(self, histories: Mapping[str, History]) -> Analysed:
         buckets = buckets_of(self.spark, self.state)
-        found = analyse(self.spark, self.graph, self.state.spool, buckets, histories)
+        found = analyse(self.spark, self.graph, self.state.spool, buckets, histories, careful=self.careful)
         found.raise_errors()
         return found
 
@@ -113,6 +126,14 @@ class Course:
             return tracker.turn("stopped" if self.stop.is_set() else "done")
         finally:
             running.close()
+
+
+def _may_be_a_row(error: PenstockError, graph: Graph) -> bool:
+    """Whether a batch may have failed for a row that can be set aside."""
+    in_python = any(
+        isinstance(node.component, Python) and node.component.over == "arrow" for node in graph.of_kind("step")
+    )
+    return error.code == "ROW_FAILED" or (error.code == "BATCH_FAILED" and in_python)
 
 
 class Tracker:
