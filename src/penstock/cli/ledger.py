@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.runner.ledger import Account, Judged
 
 _COLOURS = {"sealed": "green", "open": "yellow", "unbalanced": "bold red"}
-_COLUMNS = ("in", "dead", "filtered", "late", "corrections", "out")
+_COLUMNS = ("in", "dead", "filtered", "late", "corrections", "replayed", "out")
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +52,15 @@ def ledger(
 
 
 def _counts(entry: BatchEntry) -> dict[str, Mapping[str, int]]:
-    parts = (entry.rows_in, entry.rows_dead, entry.filtered, entry.late, entry.corrections, entry.rows_out)
+    parts = (
+        entry.rows_in,
+        entry.rows_dead,
+        entry.filtered,
+        entry.late,
+        entry.corrections,
+        entry.replayed,
+        entry.rows_out,
+    )
     return dict(zip(_COLUMNS, parts, strict=True))
 
 

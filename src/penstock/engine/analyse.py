@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import KernelStep, Sink, Step
 from penstock.components.shared.event_time import DELAY, hold_of
+from penstock.engine.again import is_fed_back, pseudo_node
 from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import FrameBuilder, columns_of
 from penstock.engine.history import History, read, with_history
@@ -88,8 +89,24 @@ def analyse(
     trunk = choose_trunk(graph, stateful, early=careful or _sifts_results(graph, stateful))
     if all(name in frames for name in trunk):
         frames |= builder.apart(trunk, frames, ("OUT",))
+        fed = _fed_back_after(builder, trunk, frames)
+        frames, trunk = frames | fed, (*trunk, *fed)
     analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
     return Analysed(builder, frames, analysis, tuple(problems))
+
+
+def _fed_back_after(
+    builder: FrameBuilder, trunk: tuple[str, ...], frames: dict[str, DataFrame]
+) -> dict[str, DataFrame]:
+    """What is fed back to nodes after the streaming query; it travels beside the trunk."""
+    graph = builder.graph
+    within = {name for end in trunk for name in (end, *graph.ancestors(end))}
+    after = [node for node in graph.nodes.values() if node.name not in within and len(node.inputs) == 1]
+    return {
+        pseudo_node(node.name): builder.fed_back(node.name, frames[node.inputs[0]])
+        for node in after
+        if is_fed_back(builder.spool, node.name)
+    }
 
 
 def _sifts_results(graph: Graph, stateful: set[str]) -> bool:

@@ -17,6 +17,7 @@ from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Sourc
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.admission import Admission
+from penstock.engine.again import keep_letters, pseudo_node
 from penstock.engine.analyse import Analysed
 from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_sieve, dead_of_sink, dead_of_step, dead_rows
 from penstock.engine.dead import SINK as DEAD
@@ -142,6 +143,11 @@ class BatchHandler:
             steps.late,
             steps.corrections,
             {name: count for name in filtered if (count := filtered[name] - sifted.get(name, 0))},
+            {
+                name: count
+                for name, mark in self.analysed.builder.again.items()
+                if (count := self._through.get(mark, 0))
+            },
         )
         self.ledger.record(entry)
         reach("batch.after_ledger", batch_id)
@@ -195,7 +201,8 @@ class BatchHandler:
         return frames
 
     def _built(self, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
-        return self.analysed.builder.frame(node, frames)
+        (*_, name) = node.inputs
+        return self.analysed.builder.frame(node, {**frames, name: _given(node, frames)})
 
     def _watch(self, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The node with its rows counted before and after, by the first action that computes it."""
@@ -204,7 +211,8 @@ class BatchHandler:
         before, after = Observation(), Observation()
         (name,) = node.inputs
         self._watched[node.name] = (before, after)
-        return _counted(self._built(node, {**frames, name: _counted(frames[name], before)}), after)
+        counted = _counted(_given(node, frames), before)
+        return _counted(self.analysed.builder.frame(node, {**frames, name: counted}), after)
 
     def _after(self, frames: Mapping[str, DataFrame]) -> set[str]:
         """The nodes between those whose rows are there and the sinks."""
@@ -221,7 +229,7 @@ class BatchHandler:
         from pyspark.sql import functions as F
 
         observation = Observation()
-        counted = frames[sink.inputs[0]].observe(observation, F.count(F.lit(1)).alias("rows"))
+        counted = _given(sink, frames).observe(observation, F.count(F.lit(1)).alias("rows"))
         if not self._write(sink.name, batch, counted):
             evaluate(counted)
         return int(observation.get["rows"])
@@ -288,6 +296,7 @@ class BatchHandler:
         if not writer.write(batch, counted):
             evaluate(counted)
         _refuse_lost(f"{DEAD}_{name}", writer, batch)
+        keep_letters(letters, self.state.spool, name, "read", batch.id)
         return int(observation.get["rows"])
 
     def _account_steps(self, batch: Batch) -> StepCounts:
@@ -315,6 +324,7 @@ class BatchHandler:
     def _bury_sifted(self, batch: Batch) -> dict[str, int]:
         """Stores the rows that steps have sifted out as dead letters; how many there were, by step."""
         found: dict[str, list[DataFrame]] = {}
+        replayable: dict[str, bool] = {}
         builder, through = self.analysed.builder, self._through
         for sieve in builder.sieves:
             if through.get(sieve.before, 0) > through.get(sieve.after, 0):
@@ -323,28 +333,37 @@ class BatchHandler:
                 reason = failing(rows) if sieve.reason is None else sieve.reason
                 letters = dead_of_sieve(rows, sieve.node, sieve.stage, reason, batch.pipeline, batch.id)
                 found.setdefault(sieve.node, []).append(as_batch(letters))
+                replayable[sieve.node] = sieve.replayable and replayable.get(sieve.node, True)
         for part in builder.sifted:
             if int(part.before.get["rows"]) > int(part.after.get["rows"]):
                 reason = failing(part.dropped) if part.reason is None else part.reason
                 letters = dead_of_sieve(part.dropped, part.node, part.stage, reason, batch.pipeline, batch.id)
                 found.setdefault(part.node, []).append(letters)
+                replayable[part.node] = part.replayable and replayable.get(part.node, True)
+        counts = {}
+        for node, parts in found.items():
+            letters = reduce(_union, parts)
+            counts[node] = self._write_letters(f"{DEAD}_{node}_sifted", node, batch, letters, kept=replayable[node])
+        return counts
+
+    def _write_letters(self, key: str, node: str, batch: Batch, letters: DataFrame, *, kept: bool) -> int:
+        """Stores dead letters, and keeps them to be fed back where that can be; how many there were."""
         sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
-        return {
-            node: self._write_aside(f"{DEAD}_{node}_sifted", sink, COLUMNS, batch, reduce(_union, parts))
-            for node, parts in found.items()
-        }
+        rows = self._write_aside(key, sink, COLUMNS, batch, letters)
+        if kept:
+            keep_letters(as_batch(letters), self.state.spool, node, key.rsplit("_", 1)[-1], batch.id)
+        return rows
 
     def _bury(self, name: str, batch: Batch) -> int:
         """Stores the rows that a step cannot use as dead letters; how many there were."""
         assert self.query is not None
         step = self.steps[name]
-        sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
         total = 0
         for side, mark in enumerate(step.marks):
             came = rows_below(self.query, mark, self.plain)
             letters = dead_of_step(came, step.carried.kernel, side, name, batch.pipeline, batch.id)
             key = f"{DEAD}_{name}" if side == 0 else f"{DEAD}_{name}_{side + 1}"
-            total += self._write_aside(key, sink, COLUMNS, batch, letters)
+            total += self._write_letters(key, name, batch, letters, kept=len(step.marks) == 1)
         return total
 
     def _bury_refused(self, batch: Batch) -> dict[str, int]:
@@ -357,9 +376,8 @@ class BatchHandler:
         for node in self.sinks:
             refused = self.writers[node.name].refused(batch)
             if refused:
-                sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
                 letters = dead_of_sink(self.plain, refused, node.name, batch.pipeline, batch.id)
-                found[node.name] = self._write_aside(f"{DEAD}_{node.name}", sink, COLUMNS, batch, letters)
+                found[node.name] = self._write_letters(f"{DEAD}_{node.name}", node.name, batch, letters, kept=True)
         return found
 
     def _keep_late(self, name: str, batch: Batch, policy: LatePolicy) -> int:
@@ -421,6 +439,12 @@ def _refuse_lost(key: str, writer: SinkWriter, batch: Batch) -> None:
     if refused:
         advice = "Let its table take every row, or keep them in files."
         raise PenstockError.of("SINK_FAILED", node=key, batch=batch.id, reason=refused[0].error, advice=advice)
+
+
+def _given(node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a node's last input, with what is fed back to it."""
+    rows, again = frames[node.inputs[-1]], frames.get(pseudo_node(node.name))
+    return rows if again is None else rows.unionByName(again)
 
 
 def _union(first: DataFrame, second: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from penstock.components.base import (
 )
 from penstock.components.shared.event_time import event_time_of
 from penstock.engine.admission import Gate, begun, throttled
+from penstock.engine.again import is_fed_back, letters_again, of_source, of_step, with_again
 from penstock.engine.history import FILES_PER_BATCH, History, reader, since, stream
 from penstock.engine.idle import with_ticks
 from penstock.engine.lower import keeps_state
@@ -56,7 +57,7 @@ _COPY_MARKS = 900_000
 """First number of the marks of further copies of a source: their rows are those of the first one, counted there."""
 
 
-_SIEVE_MARKS, _FLOOR_MARK = 300_000, 400_000
+_SIEVE_MARKS, _FLOOR_MARK, _AGAIN_MARKS = 300_000, 400_000, 800_000
 _KERNEL_MARKS, _REPLAY_MARKS, _FILTER_MARKS = 500_000, 600_000, 700_000
 
 
@@ -97,6 +98,8 @@ class FrameBuilder:
         self.sifted: list[Sifted] = []
         """What was set aside after it, of the batch that is running."""
         self._sieve_count = 0
+        self.again: dict[str, int] = {}
+        """Markers of the dead letters that are fed back to each node."""
         self.trigger = graph.file.pipeline.run.trigger.millis / 1000
         self.buckets = buckets or bucket_count(int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
         self.builds: dict[str, list[CarriedStep]] = {}
@@ -152,6 +155,11 @@ class FrameBuilder:
     def _step(self, node: Node, inputs: Mapping[str, DataFrame], via: tuple[str, ...] = ()) -> DataFrame:
         component = with_secrets(node.component)
         assert isinstance(component, Step)
+        if len(inputs) == 1 and is_fed_back(self.spool, node.name):
+            inputs = {
+                name: with_again(frame, self.fed_back(node.name, frame, via)) if frame.isStreaming else frame
+                for name, frame in inputs.items()
+            }
         if all(frame.isStreaming for frame in inputs.values()):
             found = self._carry(node, component, inputs, via)
             if found is not None:
@@ -161,7 +169,7 @@ class FrameBuilder:
         rules = component.rules()
         if rules:
             (rows,) = inputs.values()
-            return self._sift(node.name, "expectation", rows, meets(rules), breaks(rules), via=via)
+            return self._sift(node.name, "expectation", rows, meets(rules), breaks(rules), via=via, replayable=True)
         if node.name not in self.filters or not all(frame.isStreaming for frame in inputs.values()):
             return self._applied(node, component, inputs, context, via)
         before, after = self.filters[node.name]
@@ -181,16 +189,30 @@ class FrameBuilder:
             return step.apply(inputs, context)
         told = step.careful(inputs, context)
         if told is not None:
-            rows = self._sift(node.name, "step", told, F.col(RAW).isNull(), F.col(ERROR), via=via)
+            rows = self._sift(node.name, "step", told, F.col(RAW).isNull(), F.col(ERROR), via=via, replayable=True)
             return rows.drop(RAW, ERROR)
         floor = {name: frame.where(marker(_FLOOR_MARK)) for name, frame in inputs.items()}
-        return self._guarded(node.name, step.apply(floor, context), {_FLOOR_MARK}, via)
+        return self._guarded(node.name, step.apply(floor, context), {_FLOOR_MARK}, inputs, via)
 
-    def _guarded(self, node: str, frame: DataFrame, floors: set[int], via: tuple[str, ...]) -> DataFrame:
-        return guarded(frame, floors, lambda rows, keep: self._sift(node, "step", rows, keep, None, via=via))
+    def _guarded(
+        self, node: str, frame: DataFrame, floors: set[int], inputs: Mapping[str, DataFrame], via: tuple[str, ...]
+    ) -> DataFrame:
+        def sift(rows: DataFrame, keep: Column) -> DataFrame:
+            whole = len(inputs) == 1 and all(rows.schema == given.schema for given in inputs.values())
+            return self._sift(node, "step", rows, keep, None, via=via, replayable=whole)
+
+        return guarded(frame, floors, sift)
 
     def _sift(
-        self, node: str, stage: Stage, rows: DataFrame, keep: Column, reason: Column | None, *, via: tuple[str, ...]
+        self,
+        node: str,
+        stage: Stage,
+        rows: DataFrame,
+        keep: Column,
+        reason: Column | None,
+        *,
+        via: tuple[str, ...],
+        replayable: bool,
     ) -> DataFrame:
         """The rows for which the condition holds; the others are accounted for, those of further copies once."""
         from pyspark.sql import Observation
@@ -198,14 +220,26 @@ class FrameBuilder:
 
         if not rows.isStreaming:
             before, after = Observation(), Observation()
-            self.sifted.append(Sifted(node, stage, rows.where(~keep), before, after, reason))
+            self.sifted.append(Sifted(node, stage, rows.where(~keep), before, after, reason, replayable))
             counting = F.count(F.lit(1)).alias("rows")
             return rows.observe(before, counting).where(keep).observe(after, counting)
         number = _SIEVE_MARKS + 2 * self._sieve_count
         self._sieve_count += 1
         if not via:
-            self.sieves.append(Sieve(node, stage, number, number + 1, reason))
+            self.sieves.append(Sieve(node, stage, number, number + 1, reason, replayable))
         return rows.where(marker(number)).where(marked(number + 1, keep))
+
+    def fed_back(self, node: str, rows: DataFrame, via: tuple[str, ...] = ()) -> DataFrame:
+        """The dead letters that are fed back to a step or a sink, as rows of its input."""
+        return of_step(self._letters(node, via), rows)
+
+    def _letters(self, node: str, via: tuple[str, ...]) -> DataFrame:
+        number = _AGAIN_MARKS + len(self.streams)
+        name = f"{stream_name(node, *via)}_AGAIN"
+        self.streams[number] = [name]
+        if not via:
+            self.again[node] = number
+        return letters_again(self.spark, self.spool, node, name, number)
 
     def _step_context(self, node: Node, inputs: Mapping[str, DataFrame]) -> StepContext:
         times = {name: column for name, frame in inputs.items() if (column := event_time_of(frame)) is not None}
@@ -237,7 +271,9 @@ class FrameBuilder:
             raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
         if self.careful and not any(keeps_state(frame) for frame in frames.values()):
             floors = set(marks.values())
-            inputs_ = tuple(replace(x, rows=self._guarded(node.name, x.rows, floors, via)) for x in carried.inputs)
+            inputs_ = tuple(
+                replace(x, rows=self._guarded(node.name, x.rows, floors, inputs, via)) for x in carried.inputs
+            )
             carried = replace(carried, inputs=inputs_)
         self.small_rows &= all(is_small(rows.rows) for rows in carried.inputs)
         counters = Counters(self.spark)
@@ -298,6 +334,10 @@ class FrameBuilder:
         assert isinstance(spec, SourceSpec)
         rows, name = self._read(node, via)
         marks = self._copy_marks() if via else self.marks[node.name]
+        if is_fed_back(self.spool, node.name):
+            context = self.read_context(node, via)
+            again = of_source(self._letters(node.name, via), rows, context)
+            rows = rows.unionByName(again, allowMissingColumns=True)
         self.streams[marks.came] = [name]
         if spec.event_time is not None and spec.event_time.idle_after is not None:
             context = self.read_context(node, via)
@@ -334,9 +374,7 @@ def is_readable(rows: DataFrame, event_time: EventTime | None, now: Column | Non
 
 def meets(rules: Mapping[str, str]) -> Column:
     """Whether a row meets all rules."""
-    from pyspark.sql import functions as F
-
-    return reduce(lambda left, right: left & right, (_holds(rule) for rule in rules.values()), F.lit(True))
+    return reduce(lambda left, right: left & right, (_holds(rule) for rule in rules.values()))
 
 
 def breaks(rules: Mapping[str, str]) -> Column:

@@ -15,9 +15,10 @@ from typing import Any
 
 _TABLE = """CREATE TABLE IF NOT EXISTS batches (batch INTEGER PRIMARY KEY, epoch INTEGER NOT NULL,
     rows_in TEXT NOT NULL, rows_dead TEXT NOT NULL, rows_out TEXT NOT NULL, late TEXT NOT NULL DEFAULT '{}',
-    corrections TEXT NOT NULL DEFAULT '{}', filtered TEXT NOT NULL DEFAULT '{}')"""
-_COLUMNS = "batch, epoch, rows_in, rows_dead, rows_out, late, corrections, filtered"
-_ADDED = ("late", "corrections", "filtered")
+    corrections TEXT NOT NULL DEFAULT '{}', filtered TEXT NOT NULL DEFAULT '{}',
+    replayed TEXT NOT NULL DEFAULT '{}')"""
+_COLUMNS = "batch, epoch, rows_in, rows_dead, rows_out, late, corrections, filtered, replayed"
+_ADDED = ("late", "corrections", "filtered", "replayed")
 """Columns that ledgers of earlier versions lack."""
 
 
@@ -35,9 +36,11 @@ class BatchEntry:
     corrections: Mapping[str, int] = field(default_factory=dict)
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Rows that a filter or a route lets go nowhere."""
+    replayed: Mapping[str, int] = field(default_factory=dict)
+    """Dead letters that were fed back, by the source, step or sink they were given to."""
 
     def counts(self) -> tuple[Mapping[str, int], ...]:
-        return (self.rows_in, self.rows_dead, self.rows_out, self.late, self.corrections, self.filtered)
+        return (self.rows_in, self.rows_dead, self.rows_out, self.late, self.corrections, self.filtered, self.replayed)
 
 
 class Ledger:
@@ -55,7 +58,7 @@ class Ledger:
     def record(self, entry: BatchEntry) -> None:
         values = (entry.batch, entry.epoch, *(json.dumps(dict(part)) for part in entry.counts()))
         with closing(self._connect()) as db:
-            db.execute(f"INSERT OR REPLACE INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            db.execute(f"INSERT OR REPLACE INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def entries(self, first: int = 0) -> list[BatchEntry]:
         with closing(self._connect()) as db:

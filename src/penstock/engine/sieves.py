@@ -42,6 +42,8 @@ class Sieve:
     after: int
     reason: Column | None
     """Why a row is dropped; None to tell it by the expressions that fail."""
+    replayable: bool
+    """Whether what is dropped is a row of the step's input, so that it can be given to it again."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Sifted:
     before: Observation
     after: Observation
     reason: Column | None
+    replayable: bool
 
 
 def dropped_rows(query: StreamingQuery, sieve: Sieve, plain: SparkSession) -> DataFrame:
