@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,7 @@ from penstock.cli.output import Format, out, print_json
 
 if TYPE_CHECKING:
     from penstock.engine.ledger import BatchEntry
-    from penstock.runner.ledger import Account, Judged
+    from penstock.runner.ledger import Account, Judged, JudgedWindow
 
 _COLOURS = {"sealed": "green", "open": "yellow", "unbalanced": "bold red"}
 _COLUMNS = ("in", "dead", "filtered", "late", "corrections", "replayed", "out")
@@ -30,19 +30,26 @@ def ledger(
         Path | None, typer.Option("--state-dir", help="Where state is kept. Default: .penstock/NAME beside the file.")
     ] = None,
     last: Annotated[int, typer.Option("--last", min=1, help="How many batches to show, the newest ones.")] = 20,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="By windows of event time instead of batches; needs `ledger.window`.")
+    ] = False,
     output: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.text,
 ) -> None:
     """Show what became of the rows of each batch, and whether the counts add up.
 
-    A batch is sealed when it is committed and its counts add up, and open while it may be run again. The command ends
-    with 1 if a batch is unbalanced.
+    A batch is sealed when it is committed and its counts add up, and open while it may be run again. A window of event
+    time is sealed when the watermark has passed its end. The command ends with 1 if anything is unbalanced.
     """
     from penstock.frontends.load import load
-    from penstock.runner.ledger import read_ledger
+    from penstock.runner.ledger import read_ledger, read_windows
     from penstock.runner.loop import RunOptions, state_path
 
     loaded = load(file)
-    account = read_ledger(loaded, state_path(loaded, RunOptions(state_dir=state_dir)))
+    state = state_path(loaded, RunOptions(state_dir=state_dir))
+    if windows:
+        _show_windows(read_windows(loaded, state), last, output)
+        return
+    account = read_ledger(loaded, state)
     if output is Format.json:
         print_json(_as_json(account, last))
     else:
@@ -98,6 +105,34 @@ def _print(account: Account, last: int) -> None:
     for judged in account.batches:
         for item in judged.imbalances:
             out.print(Text(f"batch {judged.entry.batch}: {item}", "red"))
+
+
+def _show_windows(found: Sequence[JudgedWindow], last: int, output: Format) -> None:
+    shown = found[-last:]
+    if output is Format.json:
+        print_json(
+            [
+                {
+                    "start": window.start.isoformat().replace("+00:00", "Z"),
+                    "verdict": window.verdict,
+                    "problems": [str(item) for item in window.imbalances],
+                    **_counts(window.entry),
+                }
+                for window in shown
+            ]
+        )
+    elif not found:
+        out.print(Text("no row has been counted by event time yet", "dim"))
+    else:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("window", *_COLUMNS, ""):
+            table.add_column(column)
+        for window in shown:
+            cells = [_cell(counts) for counts in _counts(window.entry).values()]
+            table.add_row(window.start.strftime("%Y-%m-%d %H:%M:%SZ"), *cells, _verdict(window.verdict))
+        out.print(table)
+    if any(window.verdict == "unbalanced" for window in found):
+        raise typer.Exit(1)
 
 
 def _row(judged: Judged) -> list[str | Text]:
