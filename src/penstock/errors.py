@@ -510,6 +510,32 @@ define(
     owner=Owner.OPERATOR,
     exit_code=1,
 )
+define(
+    "SOURCE_UNREACHABLE",
+    "source '{node}' does not reach {server}: {reason}",
+    "Check the address and that the database is there and running.",
+    owner=Owner.EXTERNAL,
+    exit_code=1,
+)
+define(
+    "SOURCE_DENIED",
+    "source '{node}' may not use {server}: {reason}",
+    "Check user and password, and what the user has the right to read.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SOURCE_TABLE_MISSING",
+    "source '{node}' reads table '{table}', which {server} does not have",
+    "{suggestion}",
+    owner=Owner.OPERATOR,
+)
+define(
+    "SOURCE_SKIPS_NULLS",
+    "rows with null in '{column}' are never read by source '{node}'",
+    "Make the column NOT NULL, or order by another.",
+    severity=Severity.WARNING,
+)
 define("SOURCE_FAILED", "source '{node}' could not be read: {reason}", "{advice}", owner=Owner.EXTERNAL, exit_code=1)
 define(
     "SOURCE_FILE_CORRUPT",

@@ -94,13 +94,15 @@ mysql:
         change=Change.LOSES_STATE, pattern=rf"^(mysql://|mariadb://|{REFERENCE})",
     )  # fmt: skip
 
-    def server(self) -> Server:
-        server = super().server()
+    @classmethod
+    def server(cls, url: str) -> Server:
+        server = super().server(url)
         _refuse_unless(server, "charset", ("utf8mb4",))
         _refuse_unless(server, "ssl_mode", tuple(_TLS))
         return server
 
-    def database(self, server: Server) -> Database:
+    @classmethod
+    def database(cls, server: Server) -> Database:
         return MysqlDatabase(server)
 
 

@@ -88,7 +88,8 @@ postgres:
         change=Change.LOSES_STATE, pattern=rf"^(postgres(ql)?://|{REFERENCE})",
     )  # fmt: skip
 
-    def database(self, server: Server) -> Database:
+    @classmethod
+    def database(cls, server: Server) -> Database:
         return PostgresDatabase(server)
 
 

@@ -85,6 +85,8 @@ class _Connection(Connection):
 @dataclass(frozen=True)
 class SqliteDatabase(Database):
     file: str
+    only_read: bool = False
+    """Whether the file stays as it is; then it must be there."""
     mark: ClassVar[str] = "?"
     lock: ClassVar[str] = ""
     # Batches come from Spark's callback thread, and the file is not held while there is nothing to do.
@@ -99,6 +101,8 @@ class SqliteDatabase(Database):
         return (sqlite3.Error,)
 
     def connect(self) -> Connection:
+        if self.only_read:
+            return _Connection(_opened_to_read(self.file))
         Path(self.file).parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.file, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
@@ -190,3 +194,21 @@ class SqliteDatabase(Database):
         if layout.delete is not None:
             found = f"SELECT t.rowid FROM {MERGED} w CROSS JOIN {target} t ON {same} WHERE {where} AND w.{DELETED}"
             connection.run(f"DELETE FROM {target} WHERE rowid IN ({found} AND {older})")
+
+
+def _opened_to_read(file: str) -> sqlite3.Connection:
+    # Not `mode=ro`: with a write-ahead log, readers too must be able to make the files beside it.
+    connection = sqlite3.connect(
+        f"{Path(file).absolute().as_uri()}?mode=rw", timeout=_BUSY_SECONDS, isolation_level=None, uri=True
+    )
+    connection.execute("PRAGMA query_only=ON")
+    connection.text_factory = _text
+    return connection
+
+
+def _text(stored: bytes) -> str | bytes:
+    """SQLite does not check that texts are texts."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
