@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +11,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.output import Format, out, print_json
+from penstock.cli.output import Format, out, print_json, working
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.components.shared.checksum import Content
     from penstock.engine.ledger import BatchEntry
+    from penstock.runner.audit import Audited
     from penstock.runner.ledger import Account, Judged, JudgedWindow
+    from penstock.spec.location import PipelineFile
 
 _COLOURS = {"sealed": "green", "open": "yellow", "unbalanced": "bold red"}
 _COLUMNS = ("in", "dead", "filtered", "late", "corrections", "replayed", "out")
@@ -33,6 +39,10 @@ def ledger(
     windows: Annotated[
         bool, typer.Option("--windows", help="By windows of event time instead of batches; needs `ledger.window`.")
     ] = False,
+    audit: Annotated[
+        bool,
+        typer.Option("--audit", help="Read the sinks and compare them with the ledger; needs `ledger.checksum`."),
+    ] = False,
     output: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.text,
 ) -> None:
     """Show what became of the rows of each batch, and whether the counts add up.
@@ -46,6 +56,9 @@ def ledger(
 
     loaded = load(file)
     state = state_path(loaded, RunOptions(state_dir=state_dir))
+    if audit:
+        _audit(loaded, state, output)
+        return
     if windows:
         _show_windows(read_windows(loaded, state), last, output)
         return
@@ -105,6 +118,60 @@ def _print(account: Account, last: int) -> None:
     for judged in account.batches:
         for item in judged.imbalances:
             out.print(Text(f"batch {judged.entry.batch}: {item}", "red"))
+
+
+def _audit(file: PipelineFile, state: Path, output: Format) -> None:
+    from penstock.engine.jars import sets_for
+    from penstock.engine.session import Session, SessionOptions
+    from penstock.runner.audit import audit as compare
+    from penstock.spec.resolve import secret_values
+
+    sessions: list[Session] = []
+
+    def spark() -> SparkSession:
+        if not sessions:
+            options = SessionOptions(
+                jars=sets_for(file.pipeline), hidden=secret_values(file.pipeline), log=state / "logs" / "audit.log"
+            )
+            sessions.append(Session(options))
+        return sessions[0].spark
+
+    try:
+        with working("reading the sinks"):
+            found = compare(file, state, spark)
+    finally:
+        for session in sessions:
+            session.stop()
+    if output is Format.json:
+        print_json([asdict(item) for item in found])
+    else:
+        _print_audit(found)
+    if any(item.verdict == "differs" for item in found):
+        raise typer.Exit(1)
+
+
+def _print_audit(found: Sequence[Audited]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("sink", "rows written", "rows held", "checksum written", "checksum held", ""):
+        table.add_column(column, justify="left" if column in ("sink", "") else "right")
+    for item in found:
+        cells = [
+            "·" if content is None else f"{value(content):,}"
+            for value in (_rows_of, _checksum_of)
+            for content in (item.written, item.held)
+        ]
+        colour = {"equal": "green", "differs": "bold red", "not compared": "yellow"}[item.verdict]
+        why = f": {item.reason}" if item.reason else ""
+        table.add_row(item.sink, *cells, Text(f"{item.verdict}{why}", colour))
+    out.print(table)
+
+
+def _rows_of(content: Content) -> int:
+    return content.rows
+
+
+def _checksum_of(content: Content) -> int:
+    return content.checksum
 
 
 def _show_windows(found: Sequence[JudgedWindow], last: int, output: Format) -> None:

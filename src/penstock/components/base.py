@@ -18,6 +18,7 @@ from penstock.spec.pipeline import LatePolicy
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.components.shared.checksum import Content
     from penstock.kernels.base import Kernel
 
 ComponentKind = Literal["source", "format", "step", "sink"]
@@ -317,6 +318,10 @@ class Sink(Component, ABC):
     def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
         """Problems with the rows it would get, by column name and Spark type."""
         yield from ()
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content | None:
+        """What it holds now, with checksums over these columns; None if it cannot be read back."""
+        return None
 
     @abstractmethod
     def open(self, context: SinkContext) -> SinkWriter:

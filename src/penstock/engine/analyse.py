@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import KernelStep, Sink, Step
+from penstock.components.shared.checksum import fits, unsuited
 from penstock.components.shared.event_time import DELAY, hold_of
 from penstock.engine.again import is_fed_back, pseudo_node
-from penstock.engine.checksum import fits, unsuited
 from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import FrameBuilder, columns_of
 from penstock.engine.history import History, read, with_history

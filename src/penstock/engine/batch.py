@@ -6,6 +6,7 @@ same batch comes again.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Source
+from penstock.components.shared.checksum import python_sum
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.admission import Admission
@@ -151,7 +153,7 @@ class BatchHandler:
             steps.corrections,
             {name: count for name in filtered if (count := filtered[name] - sifted.get(name, 0))},
             self._replayed(),
-            self.measures.checksums(),
+            self._checksums(batch),
         )
         self.ledger.record(entry, self.measures.times(steps.late_times, filtered))
         reach("batch.after_ledger", batch_id)
@@ -262,6 +264,15 @@ class BatchHandler:
         """The dead letters that were fed back."""
         found = {name: self._through.get(mark, 0) for name, mark in self.analysed.builder.again.items()}
         return {name: rows for name, rows in found.items() if rows}
+
+    def _checksums(self, batch: Batch) -> dict[str, int]:
+        """Of what each sink has taken."""
+        found = self.measures.checksums()
+        for sink in found:
+            for item in self.writers[sink].refused(batch):
+                row = json.loads(item.row)
+                found[sink] -= python_sum(*(row.get(name) for name in self.measures.columns))
+        return found
 
     def _begin_measures(self) -> None:
         assert self.query is not None

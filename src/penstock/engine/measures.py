@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.components.shared.checksum import NAME as CHECKSUM
+from penstock.components.shared.checksum import fits, spark_sum
 from penstock.engine.by_time import NAME as TIMES
 from penstock.engine.by_time import Times, difference, tally, times_below, times_of
-from penstock.engine.checksum import NAME as CHECKSUM
-from penstock.engine.checksum import fits, spark_sum
 from penstock.engine.frames import columns_of
 from penstock.engine.markers import execution
 from penstock.spec.pipeline import LedgerSettings

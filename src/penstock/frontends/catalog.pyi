@@ -19,6 +19,7 @@ from penstock.components.sources.files import Files as _FilesSource
 from penstock.components.sources.generator import Generator as _GeneratorSource
 from penstock.components.sources.kafka import Kafka as _KafkaSource
 from penstock.components.sources.memory import Memory as _MemorySource
+from penstock.components.sources.sql_poll import SqlPoll as _SqlPollSource
 from penstock.components.steps.changelog_join import ChangelogJoin as _ChangelogJoinStep
 from penstock.components.steps.dedupe import Dedupe as _DedupeStep
 from penstock.components.steps.expect import Expect as _ExpectStep
@@ -91,6 +92,20 @@ class sources:
         rows: Sequence[Mapping[str, Any] | str] = ...,
     ) -> _MemorySource:
         """Rows from the pipeline file itself or from a test: no files, no servers."""
+
+    @staticmethod
+    def SqlPoll(
+        *,
+        url: str,
+        table: str,
+        order: str | Sequence[str],
+        columns: Sequence[str] = ...,
+        every: str | Duration = ...,
+        overlap: str | Duration = ...,
+        starting_from: int | str = ...,
+        max_rows_per_batch: int | None = ...,
+    ) -> _SqlPollSource:
+        """Reads the rows of a table of PostgreSQL, MySQL, MariaDB or SQLite, and new and changed ones as they appear."""
 
 class formats:
     @staticmethod

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.shared.checksum import Content, spark_sum
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.storage import LocalStorage, Storage, StoredFile, storage
 from penstock.errors import PenstockError, Problem, did_you_mean
@@ -59,6 +60,13 @@ files: {path: ./out, format: parquet, partitionBy: [country]}
             params = {"node": node, "component": "files", "column": column, "type": columns[column]}
             advice = f"`{column}` names a folder of the output; rename the column with a `select` step."
             yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": advice})
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
+        from pyspark.sql import functions as F
+
+        rows = read_files(context.spark, resolve_path(context.folder, self.path))
+        (found,) = rows.agg(F.count(F.lit(1)).alias("rows"), spark_sum(columns)).collect()
+        return Content(int(found["rows"]), int(found["checksum"]))
 
     def open(self, context: SinkContext) -> SinkWriter:
         root = resolve_path(context.folder, self.path)

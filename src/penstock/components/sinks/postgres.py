@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.components.shared.checksum import BETWEEN, DIGITS, NULL
 from penstock.components.shared.sql_database import (
     DELETED,
     DIRECT,
@@ -167,6 +168,11 @@ class PostgresDatabase(Database):
 
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
+
+    def row_sum(self, columns: Sequence[str]) -> str:
+        texts = ", ".join(f"COALESCE(CAST({self.quote(name)} AS text), chr({ord(NULL)}))" for name in columns)
+        digest = f"md5(concat_ws(chr({ord(BETWEEN)}), {texts}))"
+        return f"CAST(CAST('x' || substr({digest}, 1, {DIGITS}) AS bit(32)) AS bigint)"
 
     # --- tables -------------------------------------------------------------------------------------------
 
