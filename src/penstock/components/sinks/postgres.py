@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.shared.checksum import BETWEEN, DIGITS, NULL
+from penstock.components.shared.postgres_copy import binary_rows, is_binary
 from penstock.components.shared.sql_database import (
     DELETED,
     DIRECT,
     MERGED,
     NUMBER,
+    SEQ,
     Column,
     Connection,
     Database,
@@ -105,9 +107,11 @@ class _Connection(Connection):
         return list(self.connection.execute(query.encode(), values or None).fetchall())
 
     def load(self, table: str, rows: pa.Table, layout: Layout) -> None:
-        copy = f"COPY {table} ({', '.join(layout.staged)}) FROM STDIN"
+        kinds = {**layout.kinds, SEQ: "bigint"}
+        binary = is_binary(kinds)
+        copy = f"COPY {table} ({', '.join(layout.staged)}) FROM STDIN{' (FORMAT binary)' if binary else ''}"
         with self.connection.cursor() as cursor, cursor.copy(copy.encode()) as stream:
-            for part in lines(rows):
+            for part in binary_rows(rows, kinds) if binary else lines(rows):
                 stream.write(part)
 
     def close(self) -> None:
