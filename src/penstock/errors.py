@@ -224,7 +224,12 @@ define(
 define(
     "FORMAT_NOT_FOR_MESSAGES",
     "source '{name}' reads messages, and `{format}` is a format of whole files",
-    "Use json, csv or text with `{component}`.",
+    "Use json, csv, text, avro or protobuf with `{component}`.",
+)
+define(
+    "FORMAT_NOT_FOR_FILES",
+    "source '{name}' reads files, and `{format}` is a format of single messages",
+    "Use json, csv, text, avro or parquet with `{component}`.",
 )
 define(
     "KAFKA_UNREACHABLE",
@@ -499,14 +504,14 @@ define(
 define(
     "SINK_UNREACHABLE",
     "sink '{node}' does not reach {server}: {reason}",
-    "Check the address and that the database is there and running.",
+    "Check the address and that what it names is there and running.",
     owner=Owner.EXTERNAL,
     exit_code=1,
 )
 define(
     "SINK_DENIED",
     "sink '{node}' may not use {server}: {reason}",
-    "Check user and password, and what the user has the right to do.",
+    "Check user and password, or the keys, and what they have the right to do.",
     owner=Owner.OPERATOR,
     exit_code=1,
 )

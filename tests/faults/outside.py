@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+import pyarrow.parquet
+from tests.faults.victim import shown
+
+from penstock.components.shared.crashpoints import POINTS
 
 if TYPE_CHECKING:
     from tests.servers.kafka import Kafka
     from tests.servers.mariadb import MariaDb
     from tests.servers.postgres import Postgres
+    from tests.servers.s3 import S3
     from tests.servers.sql import Database
 
 
 class Outside(Protocol):
     """A sink on a server."""
+
+    @property
+    def crashes(self) -> Sequence[str]:
+        """Where it is killed, one after the other, as `point@batch`."""
 
     @property
     def config(self) -> str: ...
@@ -26,6 +36,40 @@ class Outside(Protocol):
     def ids(self) -> list[int]: ...
 
 
+EVERYWHERE = tuple(f"{point}@{batch}" for batch, point in enumerate(POINTS[1:]))
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Files in a bucket, merged every few batches."""
+
+    s3: S3
+    bucket: str
+    crashes: Sequence[str] = (
+        "sink.in_transaction@1", "sink.compacting@2", "sink.after_commit@3", "sink.compacted@5",
+    )  # fmt: skip
+
+    @property
+    def config(self) -> str:
+        keys = "accessKey: '${secret:env/VICTIM_KEY}', secretKey: '${secret:env/VICTIM_SECRET}'"
+        address = f"endpoint: '{self.s3.endpoint}', {keys}"
+        return f"files: {{path: 's3a://{self.bucket}/victims', compact: 3, entropy: true, s3: {{{address}}}}}"
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return {"VICTIM_KEY": self.s3.access_key, "VICTIM_SECRET": self.s3.secret_key}
+
+    def ids(self) -> list[int]:
+        files, root = self.s3.filesystem(), f"{self.bucket}/victims"
+        manifests = []
+        for name in self.s3.files(self.bucket):
+            if name.startswith("victims/_penstock/batches/"):
+                with files.open_input_stream(f"{self.bucket}/{name}") as stream:
+                    manifests.append(json.loads(stream.read()))
+        paths = [f"{root}/{file['path']}" for manifest in shown(manifests) for file in manifest["files"]]
+        return [row for path in paths for row in pyarrow.parquet.read_table(path, filesystem=files)["id"].to_pylist()]
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of a database server."""
@@ -33,6 +77,7 @@ class Table:
     kind: str
     server: Postgres | MariaDb
     database: Database
+    crashes: Sequence[str] = EVERYWHERE
 
     @property
     def config(self) -> str:
@@ -65,6 +110,7 @@ class Topic:
     kafka: Kafka
     topic: str
     env: Mapping[str, str] = field(default_factory=dict)
+    crashes: Sequence[str] = EVERYWHERE
 
     @property
     def config(self) -> str:

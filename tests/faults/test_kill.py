@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.faults.outside import Outside, Table, Topic
+from tests.faults.outside import Objects, Outside, Table, Topic
 from tests.faults.processes import LIGHT, Process, descendants, is_running, kill, until
 from tests.faults.victim import FILES, ROLLED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
 
@@ -44,7 +44,11 @@ def finish(victim: Victim) -> None:
         ),
         # Before this point several sinks and one go the same way. Of these batches 2, 4 and 7 have dead letters.
         pytest.param(
-            ("row_files",), [f"{point}@{batch}" for batch, point in zip((2, 3, 4, 5, 7), POINTS[1:], strict=True)],
+            ("row_files",),
+            [
+                "sink.compacting@2", "sink.in_transaction@3", "sink.after_commit@4", "sink.compacted@5",
+                "batch.after_ledger@7",
+            ],
             id="rows to files",
         ),
         pytest.param(
@@ -70,6 +74,8 @@ def test_nothing_is_lost_or_doubled_when_killed_at_each_point_in_turn(
 @pytest.fixture
 def outside(request: pytest.FixtureRequest) -> Outside:
     """The sink on a server that a test names."""
+    if request.param == "s3":
+        return Objects(request.getfixturevalue("s3"), request.getfixturevalue("s3_bucket"))
     if request.param == "kafka":
         return Topic(request.getfixturevalue("kafka"), request.getfixturevalue("kafka_topic"))
     server = {"postgres": "postgres", "mysql": "mariadb"}[request.param]
@@ -77,12 +83,12 @@ def outside(request: pytest.FixtureRequest) -> Outside:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("outside", ["postgres", "mysql", "kafka"], indirect=True)
+@pytest.mark.parametrize("outside", ["postgres", "mysql", "kafka", "s3"], indirect=True)
 def test_a_sink_on_a_server_survives_each_point_in_turn(tmp_path: Path, outside: Outside) -> None:
     victim = Victim(tmp_path / "victim", (), outside=outside)
 
-    for batch, point in enumerate(POINTS[1:]):
-        crash(victim, f"{point}@{batch}")
+    for place in outside.crashes:
+        crash(victim, place)
     finish(victim)
 
     victim.forget_last_commit()
@@ -98,6 +104,21 @@ def test_each_sink_alone_survives_each_point(tmp_path: Path, sink: str, point: s
     victim = Victim(tmp_path / "victim", (sink,))
 
     crash(victim, f"{point}@{batch}")
+    finish(victim)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("batch", [2, 5, 8])
+@pytest.mark.parametrize("point", ["sink.before_write", "sink.in_transaction", "sink.compacting", "sink.compacted"])
+@pytest.mark.parametrize("outside", ["s3"], indirect=True)
+def test_files_in_an_object_store_survive_each_point(tmp_path: Path, outside: Outside, point: str, batch: int) -> None:
+    victim = Victim(tmp_path / "victim", ("row_files",), outside=outside)
+
+    crash(victim, f"{point}@{batch}")
+    finish(victim)
+
+    victim.forget_last_commit()
     finish(victim)
 
 

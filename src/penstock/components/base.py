@@ -121,6 +121,8 @@ class Component(Config):
     name: ClassVar[str]
     example: ClassVar[str]
     """YAML of one source, step or sink that uses the component, as it stands in a pipeline file."""
+    own_s3: ClassVar[bool] = False
+    """Whether it reaches `s3a://` by a client of its own, so that Spark needs no jars for it."""
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         """Problems that show without Spark and without data, such as a path that does not exist."""
@@ -160,18 +162,27 @@ class Source(Component, ABC):
 
 class Format(Component, ABC):
     kind: ClassVar[ComponentKind] = "format"
-    spark_format: ClassVar[str]
+    spark_format: ClassVar[str] = "binaryFile"
+    """The reader of Spark for files; by default the one that gives their bytes, which `unpack` turns into rows."""
     malformed: ClassVar[bool] = False
     """Whether single rows can be malformed; such formats are read whole and checked against the schema."""
+    files: ClassVar[bool] = True
+    """Whether it can read files; then it has `reader_schema`."""
     messages: ClassVar[bool] = False
     """Whether it can also read single messages, of which a source has only the bytes; then it has `decode`."""
+    in_python: ClassVar[bool] = False
+    """Whether it is read by Python, to which rows then travel."""
 
-    @abstractmethod
     def reader_schema(self, context: ReadContext, path: str) -> str:
-        """The schema of the rows as Spark DDL, without `RAW`."""
+        """The schema of what Spark's reader gives, as Spark DDL, without `RAW`."""
+        raise NotImplementedError(f"{self.name} does not read files")
 
     def reader_options(self) -> dict[str, str]:
         return {}
+
+    def unpack(self, found: DataFrame, context: ReadContext, path: str) -> DataFrame:
+        """The rows of what Spark's reader gives."""
+        return found
 
     def row_names(self, context: ReadContext) -> list[str]:
         """The columns of a message."""
@@ -181,7 +192,7 @@ class Format(Component, ABC):
         """The row of a message, from its bytes: a struct of its columns and `RAW`."""
         raise NotImplementedError(f"{self.name} does not read messages")
 
-    def explain_malformed(self, raw: Column) -> Column | None:
+    def explain_malformed(self, raw: Column, context: ReadContext) -> Column | None:
         """Why a raw text could not be read, as an expression."""
         return None
 

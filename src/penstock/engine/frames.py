@@ -328,7 +328,9 @@ class FrameBuilder:
         source, spec = with_secrets(node.component), node.spec
         assert isinstance(source, Source)
         assert isinstance(spec, SourceSpec)
-        rows = begun(node, source, self.trigger).read(self.read_context(node, via))
+        context = self.read_context(node, via)
+        self.small_rows &= context.format is None or not context.format.in_python
+        rows = begun(node, source, self.trigger).read(context)
         cut = spec.bootstrap.until if spec.bootstrap is not None else None
         if cut is None or spec.event_time is None or spec.event_time.column not in rows.columns:
             return rows

@@ -254,10 +254,13 @@ class _Assembly:
         advice = "Write `format: {json: {schema: {...}}}`."
         inside = self._mapping(content["format"], (*path, "format"), advice)
         found = None if inside is None else self._component("format", inside, (*path, "format"), ())
-        if isinstance(found, Format) and not found.messages:
-            for source in (cls for cls in chosen if cast(type[Source], cls).takes_messages):
-                params = {"name": name, "component": source.name, "format": found.name}
-                self.findings.at_key("FORMAT_NOT_FOR_MESSAGES", (*path, "format"), **params)
+        if isinstance(found, Format):
+            for source in chosen:
+                of_messages = cast(type[Source], source).takes_messages
+                if not (found.messages if of_messages else found.files):
+                    code = "FORMAT_NOT_FOR_MESSAGES" if of_messages else "FORMAT_NOT_FOR_FILES"
+                    params = {"name": name, "component": source.name, "format": found.name}
+                    self.findings.at_key(code, (*path, "format"), **params)
         return found
 
     def _step(self, name: str, content: Mapping[str, Any], path: Path_) -> spec.Step | None:

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from penstock.components.formats.avro import Avro as _AvroFormat
 from penstock.components.formats.csv import Csv as _CsvFormat
 from penstock.components.formats.json import Json as _JsonFormat
 from penstock.components.formats.parquet import Parquet as _ParquetFormat
+from penstock.components.formats.protobuf import Protobuf as _ProtobufFormat
 from penstock.components.formats.text import Text as _TextFormat
 from penstock.components.sinks.console import Console as _ConsoleSink
 from penstock.components.sinks.files import Files as _FilesSink
@@ -109,6 +111,15 @@ class sources:
 
 class formats:
     @staticmethod
+    def Avro(
+        *,
+        schema: Mapping[str, Any] | str | None = ...,
+        schema_file: str | None = ...,
+        framing: Literal["none", "confluent", "single_object"] = ...,
+    ) -> _AvroFormat:
+        """Avro records: messages, or object container files."""
+
+    @staticmethod
     def Csv(
         *,
         schema: str | Mapping[str, Any] | Schema,
@@ -132,6 +143,15 @@ class formats:
         schema: str | Mapping[str, Any] | Schema | None = ...,
     ) -> _ParquetFormat:
         """Apache Parquet files. Without a schema, the columns are those of the files found at the start."""
+
+    @staticmethod
+    def Protobuf(
+        *,
+        descriptors: str,
+        message: str,
+        framing: Literal["none", "confluent"] = ...,
+    ) -> _ProtobufFormat:
+        """Protocol Buffers messages of one type."""
 
     @staticmethod
     def Text() -> _TextFormat:
@@ -298,8 +318,12 @@ class sinks:
         path: str,
         format: Literal["parquet", "json", "csv"] = ...,
         partition_by: Sequence[str] = ...,
+        entropy: bool = ...,
+        compact: int | None = ...,
+        keep: str | Duration = ...,
+        s3: Any = ...,
     ) -> _FilesSink:
-        """Writes each batch into a folder of its own (`batch=000000000042/epoch=1/`), exactly once."""
+        """Writes each batch into files of its own, exactly once."""
 
     @staticmethod
     def Kafka(

@@ -18,7 +18,7 @@ POINTS = (
     "batch.after_sinks",
     "batch.after_ledger",
 )
-SINK_POINTS = ("sink.staged",)
+SINK_POINTS = ("sink.staged", "sink.compacting", "sink.compacted")
 """Points that only some sinks pass."""
 
 HISTORY_POINTS = ("history.copied", "history.read")
