@@ -136,6 +136,8 @@ class Source(Component, ABC):
     """Whether its rows are single messages, so that only formats with `decode` go with it."""
     bounded: ClassVar[bool] = False
     """Whether all it holds can be read at once, so that it can be the history of another source."""
+    in_python: ClassVar[bool] = False
+    """Whether rows travel to Python, whatever the format."""
     batch_limit: ClassVar[Literal["max_rows_per_batch", "max_files_per_batch"] | None] = None
     """The field that says how much one batch reads; a source without one cannot be throttled."""
 

@@ -329,7 +329,7 @@ class FrameBuilder:
         assert isinstance(source, Source)
         assert isinstance(spec, SourceSpec)
         context = self.read_context(node, via)
-        self.small_rows &= context.format is None or not context.format.in_python
+        self.small_rows &= not (source.in_python or (context.format is not None and context.format.in_python))
         rows = begun(node, source, self.trigger).read(context)
         cut = spec.bootstrap.until if spec.bootstrap is not None else None
         if cut is None or spec.event_time is None or spec.event_time.column not in rows.columns:

@@ -32,8 +32,16 @@ class Decoder(ABC):
         """The columns of a row."""
 
     @abstractmethod
-    def row(self, message: bytes) -> Sequence[Any]:
-        """The values of a message, by column; raises Unreadable."""
+    def row(self, message: Any) -> Sequence[Any]:
+        """The values of a message, by column; raises Unreadable, or whatever else a message may bring about."""
+
+    def as_text(self, message: Any) -> str:
+        """What is kept of a message that cannot be read."""
+        return BASE64 + base64.b64encode(message).decode()
+
+    def from_text(self, text: str) -> Any:
+        """The message of which this was kept."""
+        return base64.b64decode(text.removeprefix(BASE64))
 
 
 def decoded(messages: pa.Array, decoder: Decoder) -> pa.StructArray:
@@ -44,9 +52,9 @@ def decoded(messages: pa.Array, decoder: Decoder) -> pa.StructArray:
         try:
             rows.append(nothing if message is None else decoder.row(message))
             raw.append(None)
-        except Unreadable:
+        except Exception:
             rows.append(nothing)
-            raw.append(_as_text(message))
+            raw.append(decoder.as_text(message))
     columns = [[row[place] for row in rows] for place in range(len(schema))]
     try:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
@@ -62,26 +70,24 @@ def _one_by_one(messages: pa.Array, decoder: Decoder) -> pa.StructArray:
     for message in messages.to_pylist():
         reason = None if message is None else why(message, decoder)
         values = [None] * len(decoder.schema) if message is None or reason else decoder.row(message)
-        found.append({**dict(zip(decoder.schema.names, values, strict=True)), RAW: reason and _as_text(message)})
+        found.append({**dict(zip(decoder.schema.names, values, strict=True)), RAW: reason and decoder.as_text(message)})
     return pa.array(found, wanted)
 
 
-def why(message: bytes, decoder: Decoder) -> str | None:
+def why(message: Any, decoder: Decoder) -> str | None:
     """Why a message cannot be read; None if it can."""
     try:
         row = decoder.row(message)
     except Unreadable as error:
         return str(error)
+    except Exception as error:
+        return f"it cannot be read: {str(error) or type(error).__name__}"
     for value, field in zip(row, decoder.schema, strict=True):
         try:
             pa.array([value], field.type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError):
             return f"column '{field.name}': a value is outside its type"
     return None
-
-
-def _as_text(message: bytes) -> str:
-    return BASE64 + base64.b64encode(message).decode()
 
 
 # --- on Spark ---------------------------------------------------------------------------------------------
@@ -102,8 +108,8 @@ def reason_column(raw: Column, decoder: Decoder) -> Column:
     """Why messages could not be read, from what was kept of them."""
 
     def reasons(texts: pa.Array) -> pa.Array:
-        kept = (None if text is None else base64.b64decode(text.removeprefix(BASE64)) for text in texts.to_pylist())
-        return pa.array([None if message is None else why(message, decoder) for message in kept], pa.string())
+        found = [None if text is None else why(decoder.from_text(text), decoder) for text in texts.to_pylist()]
+        return pa.array(found, pa.string())
 
     return _applied(reasons, "string", raw)
 

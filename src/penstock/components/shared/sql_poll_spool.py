@@ -83,7 +83,8 @@ class Spool:
     def forget(self, number: int) -> None:
         """Removes all plans before this one."""
         for file in self.folder.iterdir() if self.folder.exists() else ():
-            if int(file.name.lstrip(".").partition("-")[0]) < number:
+            written = file.name.lstrip(".").partition("-")[0]
+            if written.isdecimal() and int(written) < number:
                 file.unlink(missing_ok=True)
 
     def _plan(self, name: str) -> dict[str, Any]:
