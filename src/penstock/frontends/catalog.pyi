@@ -17,6 +17,7 @@ from penstock.components.sinks.memory import Memory as _MemorySink
 from penstock.components.sinks.mysql import Mysql as _MysqlSink
 from penstock.components.sinks.postgres import Postgres as _PostgresSink
 from penstock.components.sinks.sqlite import Sqlite as _SqliteSink
+from penstock.components.sources.cdc import Cdc as _CdcSource
 from penstock.components.sources.files import Files as _FilesSource
 from penstock.components.sources.generator import Generator as _GeneratorSource
 from penstock.components.sources.kafka import Kafka as _KafkaSource
@@ -41,6 +42,18 @@ from penstock.spec.schema import Schema
 from penstock.spec.units import Duration, Size
 
 class sources:
+    @staticmethod
+    def Cdc(
+        *,
+        kafka: Any | None = ...,
+        files: Any | None = ...,
+        schema: str | Mapping[str, Any] | Schema,
+        columns: Mapping[str, Literal["op", "deleted", "ts", "version"]] = ...,
+        units: Literal["millis", "micros", "nanos"] | Mapping[str, Literal["millis", "micros", "nanos"]] | None = ...,
+        decimals: Literal["base64", "text"] = ...,
+    ) -> _CdcSource:
+        """Reads changes of one table as Debezium records them in JSON, with or without their schema."""
+
     @staticmethod
     def Files(
         *,
@@ -335,7 +348,10 @@ class sinks:
         delete: str | None = ...,
         headers: Mapping[str, str] = ...,
         timestamp: str | None = ...,
-        format: Literal["json", "text"] = ...,
+        format: Literal["json", "text", "avro", "protobuf"] = ...,
+        schema_file: str | None = ...,
+        descriptors: str | None = ...,
+        message: str | None = ...,
         security: Any = ...,
         options: Mapping[str, str] = ...,
     ) -> _KafkaSink:
