@@ -395,7 +395,7 @@ define(
 )
 define("TABLE_UNREADABLE", "'{node}' cannot read the table {path}: {reason}", "Check the file and its format.")
 define("COLUMN_TYPE", "'{node}' needs column '{column}' to be {wanted}, and it is {found}", "Cast it in a step before.")
-define("REPLAY_IMPOSSIBLE", "'{step}': late rows cannot be fed again: {reason}", "{advice}", exit_code=4)
+define("REPLAY_IMPOSSIBLE", "'{step}': rows cannot be fed again: {reason}", "{advice}", exit_code=4)
 define("AGGREGATE_INVALID", "'{name}: {text}' is not an aggregate: {reason}", "{advice}")
 define(
     "AGGREGATE_UNRESOLVED",

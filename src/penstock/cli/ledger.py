@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.components.shared.checksum import Content
     from penstock.engine.ledger import BatchEntry
     from penstock.runner.audit import Audited
-    from penstock.runner.ledger import Account, Judged, JudgedWindow
+    from penstock.runner.ledger import Account, JudgedWindow
     from penstock.spec.location import PipelineFile
 
 _COLOURS = {"sealed": "green", "open": "yellow", "unbalanced": "bold red"}
@@ -105,16 +105,8 @@ def _print(account: Account, last: int) -> None:
     if not account.batches:
         out.print(Text("no batch has been run yet", "dim"))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("batch", justify="right")
-    for column in _COLUMNS:
-        table.add_column(column)
-    table.add_column("")
-    for judged in account.batches[-last:]:
-        table.add_row(*_row(judged))
-    table.add_section()
-    table.add_row("all", *(_cell(counts) for counts in _counts(account.totals).values()), _verdict(account.verdict))
-    out.print(table)
+    rows = [(str(judged.entry.batch), judged.entry, judged.verdict) for judged in account.batches[-last:]]
+    out.print(_table("batch", [*rows, ("all", account.totals, account.verdict)]))
     for judged in account.batches:
         for item in judged.imbalances:
             out.print(Text(f"batch {judged.entry.batch}: {item}", "red"))
@@ -191,20 +183,23 @@ def _show_windows(found: Sequence[JudgedWindow], last: int, output: Format) -> N
     elif not found:
         out.print(Text("no row has been counted by event time yet", "dim"))
     else:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("window", *_COLUMNS, ""):
-            table.add_column(column)
-        for window in shown:
-            cells = [_cell(counts) for counts in _counts(window.entry).values()]
-            table.add_row(window.start.strftime("%Y-%m-%d %H:%M:%SZ"), *cells, _verdict(window.verdict))
-        out.print(table)
+        rows = [(f"{window.start:%Y-%m-%d %H:%M:%SZ}", window.entry, window.verdict) for window in shown]
+        out.print(_table("window", rows))
     if any(window.verdict == "unbalanced" for window in found):
         raise typer.Exit(1)
 
 
-def _row(judged: Judged) -> list[str | Text]:
-    cells = [_cell(counts) for counts in _counts(judged.entry).values()]
-    return [str(judged.entry.batch), *cells, _verdict(judged.verdict)]
+def _table(title: str, rows: Sequence[tuple[str, BatchEntry, str]]) -> Table:
+    """What became of rows, line by line; columns that say nothing are left out."""
+    used = [name for name in _COLUMNS if any(any(_counts(entry)[name].values()) for _, entry, _ in rows)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(title, justify="right", no_wrap=True)
+    for column in (*used, ""):
+        table.add_column(column, no_wrap=True)
+    for name, entry, verdict in rows:
+        counts = _counts(entry)
+        table.add_row(name, *(_cell(counts[column]) for column in used), _verdict(verdict))
+    return table
 
 
 def _verdict(verdict: str) -> Text:

@@ -332,6 +332,9 @@ class Sink(Component, ABC):
         """Problems with the rows it would get, by column name and Spark type."""
         yield from ()
 
+    read_with_spark: ClassVar[bool] = False
+    """Whether it takes Spark to look what is in it."""
+
     def content(self, context: SinkContext, columns: Sequence[str]) -> Content | None:
         """What it holds now, with checksums over these columns; None if it cannot be read back."""
         return None

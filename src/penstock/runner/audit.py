@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.components.base import Sink, SinkContext
 from penstock.components.shared.checksum import Content
@@ -33,7 +33,7 @@ class Audited:
 
 
 def audit(file: PipelineFile, state: Path, spark: Callable[[], SparkSession]) -> tuple[Audited, ...]:
-    """All sinks of a pipeline; `spark` is asked for a session."""
+    """All sinks of a pipeline; `spark` is asked for a session if a sink needs one."""
     columns = file.pipeline.ledger.checksum
     if not columns:
         raise PenstockError.of("LEDGER_WITHOUT_CHECKSUM", name=file.pipeline.name)
@@ -53,7 +53,8 @@ def audit(file: PipelineFile, state: Path, spark: Callable[[], SparkSession]) ->
             sum(entry.rows_out.get(node.name, 0) for entry in entries),
             sum(entry.checksums.get(node.name, 0) for entry in entries),
         )
-        context = SinkContext(spark(), node.name, file.folder, identity.name, identity.lineage, identity.epoch, {})
+        session: Any = spark() if node.component.read_with_spark else None
+        context = SinkContext(session, node.name, file.folder, identity.name, identity.lineage, identity.epoch, {})
         held = with_secrets(node.component).content(context, columns)
         if held is None:
             found.append(Audited(node.name, "not compared", written, reason="it cannot be read back"))

@@ -60,6 +60,7 @@ class Files(Sink):
     """
 
     name: ClassVar[str] = "files"
+    read_with_spark: ClassVar[bool] = True
     own_s3: ClassVar[bool] = True
     example: ClassVar[str] = """\
 from: views
