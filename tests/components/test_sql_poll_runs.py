@@ -13,8 +13,10 @@ from tests.faults.victim import committed_rows
 
 from penstock.components.sources import sql_poll
 from penstock.errors import PenstockError
+from penstock.testing.rewire import schema_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from tests.conftest import Project
 
 pytestmark = pytest.mark.spark
@@ -94,6 +96,23 @@ def test_values_that_fit_no_type_are_dead_letters(project: Project, local: Store
     assert stored(project) == list(range(10))
     (letter,) = committed_rows(outcome.state / "dead")
     assert (letter["error"], letter["place"]) == ("column 'born': cannot read 'soon' as date", "t/2024-01-01 10:00:30")
+
+
+def test_a_test_knows_the_columns_without_any_server(project: Project, local: Store, spark: SparkSession) -> None:
+    file = project.load("""
+        sources:
+          polled: {sql_poll: {url: "${secret:env/DB_URL}", table: t, order: ts}}
+          changed: {cdc: {kafka: {bootstrap: "h:1", topic: t}, schema: {id: int}, columns: {gone: deleted}}}
+          packed:
+            kafka: {bootstrap: "h:1", topic: t}
+            format: {avro: {schema: {type: record, name: R, fields: [{name: id, type: long}]}}}
+        sinks:
+          out: {from: polled, memory: {}}
+    """)
+    found = [schema_of(source, file, spark, project.folder).as_mapping() for source in file.pipeline.sources]
+    assert found == [
+        {"id": "bigint", "ts": "timestamp", "born": "date"}, {"id": "int", "gone": "boolean"}, {"id": "bigint"},
+    ]  # fmt: skip
 
 
 def test_what_goes_wrong_while_reading_has_a_code(project: Project, local: Store) -> None:

@@ -17,6 +17,8 @@ from penstock.spec.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_TYPES: dict[Part, str] = {"op": "string", "deleted": "boolean", "ts": "timestamp", "version": "string"}
+
 
 class Cdc(Source):
     """Reads changes of one table as Debezium records them in JSON, with or without their schema.
@@ -50,7 +52,7 @@ eventTime: {column: ts, maxDelay: 1 minute}
 
     kafka: Kafka | None = field(None, doc="Where the records are: the settings of the source `kafka`.")
     files: Files | None = field(None, doc="Instead of `kafka`: the settings of the source `files`; a record a line.")
-    row_schema: Schema = field(
+    table_schema: Schema = field(
         alias="schema", doc="Columns of the table and their types, those to be read.", change=Change.BOOTSTRAP
     )
     columns: dict[str, Part] = field(
@@ -69,6 +71,12 @@ eventTime: {column: ts, maxDelay: 1 minute}
         "base64", doc="How decimals are written, if records have no schema.", change=Change.BOOTSTRAP
     )
 
+    @property
+    def row_schema(self) -> Schema:
+        """All columns it gives."""
+        further = {name: _TYPES[part] for name, part in self.columns.items()}
+        return Schema.parse({**self.table_schema.as_mapping(), **further})
+
     # --- before a run ------------------------------------------------------------------------------------
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
@@ -77,14 +85,14 @@ eventTime: {column: ts, maxDelay: 1 minute}
             advice = "Say where the records are, in one place: `kafka: {...}` or `files: {...}`."
             yield Problem("SPEC_MISSING_KEY", {"key": "kafka", "where": where, "advice": advice})
             return
-        for name in set(self.columns) & set(self.row_schema.names):
+        for name in set(self.columns) & set(self.table_schema.names):
             yield Problem("COLUMN_REPEATED", {"node": context.node, "column": name}, at=("columns",))
-        for column in self.row_schema.columns:
+        for column in self.table_schema.columns:
             if "variant" in column.type:
                 reason = f"column '{column.name}' is {column.type}; declare it as string and parse it in a step"
                 yield Problem("SPEC_BAD_VALUE", {"where": f"`schema` of {where}", "reason": reason}, at=("schema",))
         if isinstance(self.units, dict):
-            for name in set(self.units) - set(self.row_schema.names):
+            for name in set(self.units) - set(self.table_schema.names):
                 reason = f"'{name}' is no column of the schema"
                 yield Problem("SPEC_BAD_VALUE", {"where": f"`units` of {where}", "reason": reason}, at=("units",))
         inner = self._inner
@@ -104,7 +112,7 @@ eventTime: {column: ts, maxDelay: 1 minute}
 
     def _context(self, context: ReadContext) -> ReadContext:
         changes = Changes(
-            row_schema=self.row_schema,
+            row_schema=self.table_schema,
             columns=self.columns,
             units=self.units,
             decimals=self.decimals,

@@ -19,6 +19,7 @@ from penstock.components.shared.sql_tables import (
     tables,
     url_problems,
 )
+from penstock.components.shared.sql_url import BadUrl
 from penstock.components.shared.sql_values import utc
 from penstock.errors import PenstockError, Problem, Severity, did_you_mean
 from penstock.spec.fields import Change, field
@@ -50,10 +51,10 @@ class SqlPoll(Source):
     same rows. A large backlog is read by several tasks at the same time; with a primary key, no batch is larger than
     `maxRowsPerBatch`.
 
-    The columns are those the table has when the pipeline starts. Times without a zone are taken as UTC. Arrays and
-    JSON come as JSON texts, and as texts come all types that Spark has not, such as numbers without a precision. Rows
-    with a value that fits no type, such as the date 0000-00-00, become dead letters. In SQLite times are texts in ISO
-    8601, all in one form.
+    The columns are those the table has when the pipeline starts. Times without a zone are taken as UTC; if they are
+    ahead of it, each look reads rows again until their time has come. Arrays and JSON come as JSON texts, and as texts
+    come all types that Spark has not, such as numbers without a precision. Rows with a value that fits no type, such as
+    the date 0000-00-00, become dead letters. In SQLite times are texts in ISO 8601, all in one form.
 
     A URL is written as for the sinks `postgres` and `mysql`, or as `sqlite:///FILE`.
     """
@@ -112,7 +113,11 @@ eventTime: {column: updated_at, maxDelay: 1 minute}
         return (self.order,) if isinstance(self.order, str) else self.order
 
     def _described(self, node: str, folder: Path) -> ReadTable:
-        database = database_at(self.url, folder)
+        try:
+            database = database_at(self.url, folder)
+        except BadUrl as error:
+            params = {"where": f"`sql_poll.url` of source '{node}'", "reason": error}
+            raise PenstockError(Problem("SPEC_BAD_VALUE", params, at=("url",))) from None
         try:
             connection = opened(database)
             try:
