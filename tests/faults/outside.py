@@ -18,6 +18,9 @@ class Outside(Protocol):
     """A sink on a server."""
 
     @property
+    def kind(self) -> str: ...
+
+    @property
     def config(self) -> str: ...
 
     @property
@@ -35,15 +38,19 @@ class Table:
     database: Database
 
     @property
+    def _variable(self) -> str:
+        return f"VICTIM_{self.kind.upper()}"
+
+    @property
     def config(self) -> str:
         # A few rows are already many, so that tasks load them themselves.
-        return f'{self.kind}: {{url: "${{secret:env/VICTIM_URL}}", table: victims, bulkRows: 15}}'
+        return f'{self.kind}: {{url: "${{secret:env/{self._variable}}}", table: victims, bulkRows: 15}}'
 
     @property
     def env(self) -> Mapping[str, str]:
         place = self.database
         scheme = "postgresql" if self.kind == "postgres" else "mysql"
-        return {"VICTIM_URL": f"{scheme}://{place.user}:{place.password}@{place.host}:{place.port}/{place.name}"}
+        return {self._variable: f"{scheme}://{place.user}:{place.password}@{place.host}:{place.port}/{place.name}"}
 
     def ids(self) -> list[int]:
         with self.server.connect(self.database.name) as connection, connection.cursor() as cursor:
@@ -64,6 +71,7 @@ class Topic:
 
     kafka: Kafka
     topic: str
+    kind: str = "kafka"
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
