@@ -32,6 +32,10 @@ class Files(Sink):
     """
 
     name: ClassVar[str] = "files"
+    guarantee: ClassVar[str] = (
+        "Exactly once for readers that go by the manifests, as `penstock.read_files` does: a batch is there when its "
+        "manifest is."
+    )
     example: ClassVar[str] = """\
 from: views
 files: {path: ./out, format: parquet, partitionBy: [country]}
