@@ -322,6 +322,8 @@ class SinkWriter(ABC):
 
 class Sink(Component, ABC):
     kind: ClassVar[ComponentKind] = "sink"
+    guarantee: ClassVar[str] = "Not stated."
+    """What holds for the rows of a batch when a run dies, in a sentence or two."""
 
     @property
     def accepts_updates(self) -> bool:

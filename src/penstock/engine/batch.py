@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Source
 from penstock.components.shared.checksum import python_sum
-from penstock.components.shared.crashpoints import reach
+from penstock.components.shared.crashpoints import inside, reach
 from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.admission import Admission
 from penstock.engine.again import keep_letters, pseudo_node
@@ -250,10 +250,11 @@ class BatchHandler:
         return int(observation.get["rows"])
 
     def _write(self, sink: str, batch: Batch, rows: DataFrame) -> bool:
-        reach("sink.before_write", batch.id)
         try:
-            stored = self.writers[sink].write(batch, rows)
-            reach("sink.after_commit", batch.id)
+            with inside(sink):
+                reach("sink.before_write", batch.id)
+                stored = self.writers[sink].write(batch, rows)
+                reach("sink.after_commit", batch.id)
             return stored
         except PenstockError:
             raise

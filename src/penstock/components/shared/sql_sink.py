@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from penstock.components.base import Batch, CheckContext, Refused, Sink, SinkContext, SinkWriter
 from penstock.components.shared.arrow import in_arrow
@@ -47,6 +47,8 @@ OnViolation = Literal["dead", "stop"]
 
 class SqlSink(Sink):
     """What all tables of databases have in common."""
+
+    guarantee: ClassVar[str] = "Exactly once: rows and the number of the batch are written in one transaction."
 
     table: str = field(doc="The table.", change=Change.LOSES_STATE, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     key: tuple[str, ...] = field((), doc="Columns that identify a row; none means append.", change=Change.LOSES_STATE)

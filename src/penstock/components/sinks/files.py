@@ -62,6 +62,10 @@ class Files(Sink):
     name: ClassVar[str] = "files"
     read_with_spark: ClassVar[bool] = True
     own_s3: ClassVar[bool] = True
+    guarantee: ClassVar[str] = (
+        "Exactly once for readers that go by the manifests, as `penstock.read_files` does: a batch is there when its "
+        "manifest is."
+    )
     example: ClassVar[str] = """\
 from: views
 files: {path: "s3a://lake/views", partitionBy: [country], entropy: true}

@@ -60,6 +60,11 @@ class Kafka(Sink):
     """
 
     name: ClassVar[str] = "kafka"
+    guarantee: ClassVar[str] = (
+        "Exactly once for consumers with `isolation.level=read_committed`: messages and the number of the batch are "
+        "one transaction. After a crash the last batch may be sent twice if the pipeline stays down for longer than "
+        "the broker keeps the offsets of groups."
+    )
     example: ClassVar[str] = """\
 from: views
 kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {origin: country}}

@@ -79,6 +79,10 @@ class Mysql(ServerSink):
     """
 
     name: ClassVar[str] = "mysql"
+    guarantee: ClassVar[str] = (
+        "Exactly once: rows and the number of the batch are written in one transaction. Tables whose engine has none "
+        "are refused."
+    )
     example: ClassVar[str] = """\
 from: views
 mysql:
