@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.components.test_files_sink import batch, frame
-from tests.faults.processes import until
 from tests.servers.base import free_port
 from tests.servers.fixtures import missing
 from tests.servers.s3 import S3
@@ -32,6 +31,7 @@ from penstock.components.shared.task_files import Place, partition_folder, shard
 from penstock.components.sinks.files import Files
 from penstock.engine.jars import jars_of
 from penstock.errors import PenstockError
+from penstock.testing.processes import until
 
 pytestmark = pytest.mark.spark
 
