@@ -224,7 +224,12 @@ define(
 define(
     "FORMAT_NOT_FOR_MESSAGES",
     "source '{name}' reads messages, and `{format}` is a format of whole files",
-    "Use json, csv or text with `{component}`.",
+    "Use json, csv, text, avro or protobuf with `{component}`.",
+)
+define(
+    "FORMAT_NOT_FOR_FILES",
+    "source '{name}' reads files, and `{format}` is a format of single messages",
+    "Use json, csv, text, avro or parquet with `{component}`.",
 )
 define(
     "KAFKA_UNREACHABLE",
@@ -252,6 +257,21 @@ define(
     "To go on with what is there, set `onDataLoss: skip` on the source and run again; what is gone stays unread.",
     owner=Owner.OPERATOR,
     exit_code=1,
+)
+define(
+    "LEDGER_WITHOUT_WINDOWS",
+    "the ledger of '{name}' does not count by event time",
+    "Add `ledger: {{window: 1 hour}}` to the pipeline; it counts from the next run on.",
+)
+define(
+    "LEDGER_WITHOUT_CHECKSUM",
+    "the ledger of '{name}' keeps no checksums",
+    "Add `ledger: {{checksum: [id]}}` to the pipeline, with the columns that identify a row.",
+)
+define(
+    "CHECKSUM_COLUMN",
+    "`ledger.checksum` names '{column}', {reason}",
+    "Name columns of text, whole numbers or dates that a sink stores.",
 )
 define(
     "HISTORY_UNBOUNDED",
@@ -375,7 +395,7 @@ define(
 )
 define("TABLE_UNREADABLE", "'{node}' cannot read the table {path}: {reason}", "Check the file and its format.")
 define("COLUMN_TYPE", "'{node}' needs column '{column}' to be {wanted}, and it is {found}", "Cast it in a step before.")
-define("REPLAY_IMPOSSIBLE", "'{step}': late rows cannot be fed again: {reason}", "{advice}", exit_code=4)
+define("REPLAY_IMPOSSIBLE", "'{step}': rows cannot be fed again: {reason}", "{advice}", exit_code=4)
 define("AGGREGATE_INVALID", "'{name}: {text}' is not an aggregate: {reason}", "{advice}")
 define(
     "AGGREGATE_UNRESOLVED",
@@ -484,16 +504,42 @@ define(
 define(
     "SINK_UNREACHABLE",
     "sink '{node}' does not reach {server}: {reason}",
-    "Check the address and that the database is there and running.",
+    "Check the address and that what it names is there and running.",
     owner=Owner.EXTERNAL,
     exit_code=1,
 )
 define(
     "SINK_DENIED",
     "sink '{node}' may not use {server}: {reason}",
-    "Check user and password, and what the user has the right to do.",
+    "Check user and password, or the keys, and what they have the right to do.",
     owner=Owner.OPERATOR,
     exit_code=1,
+)
+define(
+    "SOURCE_UNREACHABLE",
+    "source '{node}' does not reach {server}: {reason}",
+    "Check the address and that the database is there and running.",
+    owner=Owner.EXTERNAL,
+    exit_code=1,
+)
+define(
+    "SOURCE_DENIED",
+    "source '{node}' may not use {server}: {reason}",
+    "Check user and password, and what the user has the right to read.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SOURCE_TABLE_MISSING",
+    "source '{node}' reads table '{table}', which {server} does not have",
+    "{suggestion}",
+    owner=Owner.OPERATOR,
+)
+define(
+    "SOURCE_SKIPS_NULLS",
+    "rows with null in '{column}' are never read by source '{node}'",
+    "Make the column NOT NULL, or order by another.",
+    severity=Severity.WARNING,
 )
 define("SOURCE_FAILED", "source '{node}' could not be read: {reason}", "{advice}", owner=Owner.EXTERNAL, exit_code=1)
 define(

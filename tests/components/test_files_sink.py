@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -14,9 +15,10 @@ from pyspark.sql import SparkSession
 from tests.engine.running import Died, json_lines, run
 
 from penstock import read_files
-from penstock.components.base import Batch, SinkContext, SinkWriter
+from penstock.components.base import Batch, CheckContext, SinkContext, SinkWriter
 from penstock.components.shared import crashpoints
-from penstock.components.sinks.files import MANIFESTS, Files
+from penstock.components.shared.manifests import FOLDER as MANIFESTS
+from penstock.components.sinks.files import Files
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -123,7 +125,7 @@ def test_what_earlier_runs_left_unfinished_is_removed_when_the_sink_opens(spark:
         folder = tmp_path / "out" / left
         folder.mkdir(parents=True)
         shutil.copy(committed, folder)
-    opened(spark, tmp_path, epoch=2)
+    opened(spark, tmp_path, epoch=2, keep="0 seconds")
     assert [file for file in data_files(tmp_path / "out") if file.suffix == ".parquet"] == [committed]
     assert spark.read.parquet(str(tmp_path / "out")).count() == 1
 
@@ -157,6 +159,7 @@ def test_values_come_back_from_every_format(spark: SparkSession, tmp_path: Path)
     rows = [
         ("a", 1, 1.5, True, at),
         ('with, comma "quoted"\nand line', -2, None, False, None),
+        ("", 3, 0.5, True, at),
         (None, None, 0.0, None, at),
     ]
     columns = {"id": "string", "n": "bigint", "x": "double", "ok": "boolean", "at": "timestamp"}
@@ -189,6 +192,90 @@ def test_partitions_become_folders_and_columns_again(spark: SparkSession, tmp_pa
     assert sorted((row["id"], row["n"]) for row in found.collect()) == [("a/b", 1), ("c", 2), ("c", 3)]
 
 
+PLAIN = """
+    SELECT explode(files.path) AS path FROM manifests AS m
+    WHERE NOT EXISTS (
+        SELECT 1 FROM manifests AS n WHERE n.level > m.level AND n.first <= m.first AND n.batch >= m.batch
+    )
+"""
+
+
+def plainly(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+    """What is stored, read with nothing but Spark."""
+    spark.read.json(f"{path}/{MANIFESTS}").createOrReplaceTempView("manifests")
+    files = [f"{path}/{row.path}" for row in spark.sql(PLAIN).collect()]
+    found = spark.read.option("basePath", str(path)).parquet(*files)
+    return sorted((row["id"], row["n"]) for row in found.collect())
+
+
+@pytest.mark.parametrize("entropy", [False, True])
+def test_merged_batches_are_read_as_before(entropy: bool, spark: SparkSession, tmp_path: Path) -> None:
+    writer = opened(spark, tmp_path, compact=2, entropy=entropy)
+    for number in range(5):
+        writer.write(batch(number), frame(spark, ("a", number), ("b", number)))
+    assert sorted(name for name in os.listdir(tmp_path / "out" / MANIFESTS) if "-" in name) == [
+        "000000000000-000000000001.1.json", "000000000000-000000000003.2.json", "000000000002-000000000003.1.json",
+    ]  # fmt: skip
+    expected = [(name, number) for name in "ab" for number in range(5)]
+    assert stored(spark, tmp_path / "out") == expected
+    assert plainly(spark, tmp_path / "out") == expected
+    again = opened(spark, tmp_path, compact=2, entropy=entropy, epoch=2, keep="0 seconds")
+    for number in range(5):
+        assert again.write(batch(number, epoch=2), frame(spark, ("other", 9))) is False
+    assert stored(spark, tmp_path / "out") == expected
+    shards = {path.name for path in (tmp_path / "out").glob("shard=*")}
+    assert len(shards) == (2 if entropy else 0)
+    # What was merged is gone, so the folder as a whole reads the same.
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 10
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
+def test_merging_changes_no_value(format: str, spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"id": "string", "x": "double", "d": "decimal(10,2)", "day": "date", "at": "timestamp", "c": "string"}
+    schema = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    at = dt.datetime(2024, 1, 2, 3, 4, 5, 678000)  # noqa: DTZ001
+    writer = opened(spark, tmp_path, columns=columns, format=format, partition_by=("c",), compact=2)
+    for number, text in enumerate(['with, comma "quoted"\nand line', "", "ü", None]):
+        rows = [
+            (text, 0.1 + number, Decimal("12.30"), dt.date(2024, 1, 2), at, "x/y"),
+            (None, None, None, None, None, None),
+        ]
+        writer.write(batch(number), spark.createDataFrame(rows, schema))
+        found = read_files(spark, str(tmp_path / "out"))
+        if number == 0:
+            expected = {tuple(row) for row in found.collect()}
+    merged = read_files(spark, str(tmp_path / "out"))
+    assert merged.count() == 8
+    assert {tuple(row) for row in merged.where("x < 0.2 OR x IS NULL").collect()} == expected
+    assert sorted(str(row.id) for row in merged.where("x IS NOT NULL").collect()) == sorted(
+        ['with, comma "quoted"\nand line', "", "ü", "None"]
+    )
+    assert len(list((tmp_path / "out").glob("batch=000000000003/epoch=1/c=*/part-*"))) >= 2
+
+
+def test_a_column_that_comes_later_is_null_in_batches_before_it(spark: SparkSession, tmp_path: Path) -> None:
+    writer = opened(spark, tmp_path, compact=2)
+    writer.write(batch(0), frame(spark, ("a", 1)))
+    writer.write(batch(1), spark.createDataFrame([("b", 2, True)], "id string, n int, ok boolean"))
+    assert stored(spark, tmp_path / "out") == [("a", 1, None), ("b", 2, True)]
+
+
+def test_output_whose_format_has_changed_is_read_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path).write(batch(0), frame(spark, ("a", 1)))
+    writer = opened(spark, tmp_path, epoch=2, format="json", compact=2)
+    writer.write(batch(1, epoch=2), frame(spark, ("b", 2)))
+    writer.write(batch(2, epoch=2), frame(spark, ("c", 3)))
+    assert stored(spark, tmp_path / "out") == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_a_batch_that_fails_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    writer = opened(spark, tmp_path)
+    bad = spark.range(4, numPartitions=4).selectExpr("IF(id = 3, raise_error('no'), 'a') AS id", "1 AS n")
+    with pytest.raises(Exception, match="USER_RAISED_EXCEPTION"):
+        writer.write(batch(0), bad)
+    assert data_files(tmp_path / "out") == []
+
+
 def test_a_moved_folder_is_still_readable_and_writable(spark: SparkSession, tmp_path: Path) -> None:
     opened(spark, tmp_path).write(batch(0), frame(spark, ("a", 1)))
     shutil.move(tmp_path / "out", tmp_path / "moved")
@@ -219,6 +306,7 @@ def test_a_folder_without_a_finished_batch_is_said(spark: SparkSession, tmp_path
         ({"partition_by": ("zz",)}, {"id": "string"}, "SINK_COLUMN_UNKNOWN"),
         ({"format": "csv"}, {"tags": "array<string>"}, "SINK_TYPE_UNSUPPORTED"),
         ({}, {"batch": "int"}, "SINK_TYPE_UNSUPPORTED"),
+        ({"entropy": True}, {"shard": "int"}, "SINK_TYPE_UNSUPPORTED"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(config: dict[str, Any], columns: dict[str, str], code: str) -> None:
@@ -227,7 +315,32 @@ def test_columns_that_do_not_fit_are_refused(config: dict[str, Any], columns: di
 
 
 @pytest.mark.parametrize(
-    "point", ["sink.before_write", "sink.in_transaction", "sink.after_commit", "batch.after_ledger"]
+    ("config", "code"),
+    [
+        ({"path": "s3://lake/views"}, "SPEC_BAD_VALUE"),
+        ({"path": "s3a://Lake_1/views"}, "SPEC_BAD_VALUE"),
+        ({"path": "out", "s3": {"region": "eu-west-1"}}, "SPEC_BAD_VALUE"),
+        ({"path": "s3a://lake/views", "s3": {"endpoint": "http://user:pass@host"}}, "SPEC_BAD_VALUE"),
+        ({"path": "s3a://lake/views", "s3": {"endpoint": "file:///etc/passwd"}}, "SPEC_BAD_VALUE"),
+        ({"path": "s3a://lake/views", "s3": {"endpoint": "https://host/path"}}, "SPEC_BAD_VALUE"),
+        ({"path": "s3a://lake/views", "s3": {"accessKey": "${secret:env/K}"}}, "SPEC_MISSING_KEY"),
+    ],
+)
+def test_places_that_cannot_be_written_to_are_refused(config: dict[str, Any], code: str, tmp_path: Path) -> None:
+    problems = list(Files.model_validate(config).check(CheckContext("out", tmp_path)))
+    assert [problem.code for problem in problems] == [code]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "sink.before_write",
+        "sink.in_transaction",
+        "sink.after_commit",
+        "batch.after_ledger",
+        "sink.compacting",
+        "sink.compacted",
+    ],
 )
 def test_each_row_is_stored_once_wherever_the_run_dies(point: str, project: Project, spark: SparkSession) -> None:
     for number in range(3):
@@ -236,7 +349,7 @@ def test_each_row_is_stored_once_wherever_the_run_dies(point: str, project: Proj
         sources:
           views: {files: {path: ./in, maxFilesPerBatch: 1}, format: {json: {schema: {id: string}}}}
         sinks:
-          out: {from: views, files: {path: ./out}}
+          out: {from: views, files: {path: ./out, compact: 2}}
     """)
     run(graph, project.folder / "state", die_at=f"{point}@1")
     outcome = run(graph, project.folder / "state")

@@ -174,7 +174,7 @@ def test_a_mysql_server_gets_no_file_it_asks_for(request: pytest.FixtureRequest,
     store.execute("CREATE TABLE stolen (line TEXT)")
     sink = store.sink()
     assert isinstance(sink, Mysql)
-    connection = sink.database(sink.server()).connect()
+    connection = sink.database(sink.server(sink.url)).connect()
     assert connection.run(f"LOAD DATA LOCAL INFILE '{tmp_path / 'secret.txt'}' INTO TABLE stolen") == 0
     connection.close()
     assert store.query("SELECT * FROM stolen") == []

@@ -177,14 +177,35 @@ def test_a_pipeline_without_connectors_needs_no_jars(project: Project) -> None:
     assert sets_for(file.pipeline) == ()
 
 
-def test_a_path_in_an_object_store_needs_its_file_system(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("source", "needed"),
+    [
+        # The sink has a client of its own.
+        ("memory: {schema: {id: string}}", ()),
+        ('files: {path: "s3a://bucket/in"}, format: {text: {}}', ("s3",)),
+    ],
+)
+def test_a_path_in_an_object_store_needs_its_file_system_where_spark_reads_it(
+    project: Project, source: str, needed: tuple[str, ...]
+) -> None:
     file = project.load(
-        """
-        sources: {rows: {memory: {schema: {id: string}}}}
-        sinks: {out: {from: rows, files: {path: "s3a://bucket/out"}}}
+        f"""
+        sources: {{rows: {{{source}}}}}
+        sinks: {{out: {{from: rows, files: {{path: "s3a://bucket/out"}}}}}}
         """
     )
-    assert sets_for(file.pipeline) == ("s3",)
+    assert sets_for(file.pipeline) == needed
+
+
+def test_an_object_store_that_the_environment_names_is_read_there(
+    placed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://store.example.org")
+    key = "spark.hadoop.fs.s3a.endpoint"
+    assert spark_conf(SessionOptions(jars=("s3",)), Path("x"))[key] == "https://store.example.org"
+    chosen = SessionOptions(jars=("s3",), conf={key: "https://other.example.org"})
+    assert spark_conf(chosen, Path("x"))[key] == "https://other.example.org"
+    assert key not in spark_conf(SessionOptions(), Path("x"))
 
 
 # --- the session ---------------------------------------------------------------------------------------------

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow.parquet
+from tests.faults.victim import shown
+
 if TYPE_CHECKING:
     from tests.servers.kafka import Kafka
     from tests.servers.mariadb import MariaDb
     from tests.servers.postgres import Postgres
+    from tests.servers.s3 import S3
     from tests.servers.sql import Database
 
 
@@ -27,6 +31,35 @@ class Outside(Protocol):
     def env(self) -> Mapping[str, str]: ...
 
     def ids(self) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Files in a bucket, merged every few batches."""
+
+    s3: S3
+    bucket: str
+    kind: str = "s3"
+
+    @property
+    def config(self) -> str:
+        keys = "accessKey: '${secret:env/VICTIM_KEY}', secretKey: '${secret:env/VICTIM_SECRET}'"
+        address = f"endpoint: '{self.s3.endpoint}', {keys}"
+        return f"files: {{path: 's3a://{self.bucket}/victims', compact: 3, entropy: true, s3: {{{address}}}}}"
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return {"VICTIM_KEY": self.s3.access_key, "VICTIM_SECRET": self.s3.secret_key}
+
+    def ids(self) -> list[int]:
+        files, root = self.s3.filesystem(), f"{self.bucket}/victims"
+        manifests = []
+        for name in self.s3.files(self.bucket):
+            if name.startswith("victims/_penstock/batches/"):
+                with files.open_input_stream(f"{self.bucket}/{name}") as stream:
+                    manifests.append(json.loads(stream.read()))
+        paths = [f"{root}/{file['path']}" for manifest in shown(manifests) for file in manifest["files"]]
+        return [row for path in paths for row in pyarrow.parquet.read_table(path, filesystem=files)["id"].to_pylist()]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tests.faults.outside import Outside, Table, Topic
+from tests.faults.outside import Objects, Outside, Table, Topic
 from tests.faults.victim import FILES, ROLLED_SINKS, ROUTED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
 
 from penstock.components.shared.crashpoints import POINTS
@@ -55,7 +55,7 @@ def test_several_sinks_lose_and_double_nothing_when_killed_at_each_point_in_turn
     ("sink", "places"),
     [
         # Of these batches 2 and 7 have dead letters, which one sink alone sets aside after its own rows.
-        ("row_files", ["sink.in_transaction@2", "sink.after_commit@4", "batch.after_ledger@7"]),
+        ("row_files", ["sink.compacting@2", "sink.after_commit@4", "sink.compacted@5", "batch.after_ledger@7"]),
         ("window_table", ["sink.in_transaction@4", "sink.after_commit@5", "batch.after_sinks@7"]),
     ],
 )
@@ -73,6 +73,7 @@ def servers(request: pytest.FixtureRequest) -> tuple[Outside, ...]:
     found: list[Outside] = [Topic(request.getfixturevalue("kafka"), request.getfixturevalue("kafka_topic"))]
     for kind, server in (("postgres", "postgres"), ("mysql", "mariadb")):
         found.append(Table(kind, request.getfixturevalue(server), request.getfixturevalue(f"{server}_database")))
+    found.append(Objects(request.getfixturevalue("s3"), request.getfixturevalue("s3_bucket")))
     return tuple(found)
 
 
@@ -82,8 +83,9 @@ def test_sinks_on_servers_survive_each_point_in_turn(tmp_path: Path, servers: tu
     places = [
         "sink.before_write@0@kafka", "sink.in_transaction@1@kafka", "sink.after_commit@1@kafka",
         "sink.staged@2@postgres", "sink.in_transaction@3@postgres", "sink.after_commit@3@postgres",
-        "sink.staged@4@mysql", "sink.in_transaction@5@mysql", "sink.after_commit@6@mysql",
-        "batch.after_ledger@7",
+        "sink.staged@4@mysql", "sink.in_transaction@4@mysql", "sink.after_commit@5@mysql",
+        "sink.in_transaction@5@s3", "sink.compacting@5@s3", "sink.after_commit@6@s3", "batch.after_ledger@7",
+        "sink.compacted@8@s3",
     ]  # fmt: skip
 
     kill_at(victim, places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _VERSION = "v1.8.0"
 _MODULE = f"github.com/versity/versitygw/cmd/versitygw@{_VERSION}"
+_REQUEST = re.compile(r"^\S+ (\S+) \[[^]]*\] \S+ \S+ \S+ s3_(\w+) (\S+) \S+ (\d+) ")
 REGION = "us-east-1"
 
 
@@ -33,6 +35,7 @@ class S3(Server):
         self.endpoint = f"http://{HOST}:{self.port}"
         self.access_key, self.secret_key, self.region = USER, PASSWORD, REGION
         self._numbers = itertools.count(1)
+        self._log = self.folder / "access.log"
 
     def start(self) -> None:
         # Object attributes go into files of their own: not every temporary folder can hold them.
@@ -40,6 +43,7 @@ class S3(Server):
         for folder in (objects, attributes):
             folder.mkdir(exist_ok=True)
         command = [str(self._program), "--port", f"{HOST}:{self.port}", "--region", self.region, "--quiet"]
+        command += ["--access-log", str(self._log)]
         keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         self.launch([*command, "posix", "--sidecar", str(attributes), str(objects)], lambda: answers(self.port), keys)
 
@@ -94,6 +98,11 @@ class S3(Server):
         """The names of all objects in a bucket."""
         found = self.filesystem().get_file_info(FileSelector(bucket, recursive=True))
         return sorted(info.path.removeprefix(f"{bucket}/") for info in found if info.type == FileType.File)
+
+    def requests(self, bucket: str) -> list[tuple[str, str, str]]:
+        """What was asked of a bucket, in order: the operation, the key, and the answer's status."""
+        found = [_REQUEST.search(line) for line in self._log.read_text("utf-8").splitlines()]
+        return [(match[2], match[3], match[4]) for match in found if match and match[1] == bucket]
 
 
 def _versitygw() -> Path:

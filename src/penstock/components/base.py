@@ -18,6 +18,7 @@ from penstock.spec.pipeline import LatePolicy
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.components.shared.checksum import Content
     from penstock.kernels.base import Kernel
 
 ComponentKind = Literal["source", "format", "step", "sink"]
@@ -120,6 +121,8 @@ class Component(Config):
     name: ClassVar[str]
     example: ClassVar[str]
     """YAML of one source, step or sink that uses the component, as it stands in a pipeline file."""
+    own_s3: ClassVar[bool] = False
+    """Whether it reaches `s3a://` by a client of its own, so that Spark needs no jars for it."""
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         """Problems that show without Spark and without data, such as a path that does not exist."""
@@ -133,6 +136,8 @@ class Source(Component, ABC):
     """Whether its rows are single messages, so that only formats with `decode` go with it."""
     bounded: ClassVar[bool] = False
     """Whether all it holds can be read at once, so that it can be the history of another source."""
+    in_python: ClassVar[bool] = False
+    """Whether rows travel to Python, whatever the format."""
     batch_limit: ClassVar[Literal["max_rows_per_batch", "max_files_per_batch"] | None] = None
     """The field that says how much one batch reads; a source without one cannot be throttled."""
 
@@ -159,18 +164,27 @@ class Source(Component, ABC):
 
 class Format(Component, ABC):
     kind: ClassVar[ComponentKind] = "format"
-    spark_format: ClassVar[str]
+    spark_format: ClassVar[str] = "binaryFile"
+    """The reader of Spark for files; by default the one that gives their bytes, which `unpack` turns into rows."""
     malformed: ClassVar[bool] = False
     """Whether single rows can be malformed; such formats are read whole and checked against the schema."""
+    files: ClassVar[bool] = True
+    """Whether it can read files; then it has `reader_schema`."""
     messages: ClassVar[bool] = False
     """Whether it can also read single messages, of which a source has only the bytes; then it has `decode`."""
+    in_python: ClassVar[bool] = False
+    """Whether it is read by Python, to which rows then travel."""
 
-    @abstractmethod
     def reader_schema(self, context: ReadContext, path: str) -> str:
-        """The schema of the rows as Spark DDL, without `RAW`."""
+        """The schema of what Spark's reader gives, as Spark DDL, without `RAW`."""
+        raise NotImplementedError(f"{self.name} does not read files")
 
     def reader_options(self) -> dict[str, str]:
         return {}
+
+    def unpack(self, found: DataFrame, context: ReadContext, path: str) -> DataFrame:
+        """The rows of what Spark's reader gives."""
+        return found
 
     def row_names(self, context: ReadContext) -> list[str]:
         """The columns of a message."""
@@ -180,7 +194,7 @@ class Format(Component, ABC):
         """The row of a message, from its bytes: a struct of its columns and `RAW`."""
         raise NotImplementedError(f"{self.name} does not read messages")
 
-    def explain_malformed(self, raw: Column) -> Column | None:
+    def explain_malformed(self, raw: Column, context: ReadContext) -> Column | None:
         """Why a raw text could not be read, as an expression."""
         return None
 
@@ -319,6 +333,13 @@ class Sink(Component, ABC):
     def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
         """Problems with the rows it would get, by column name and Spark type."""
         yield from ()
+
+    read_with_spark: ClassVar[bool] = False
+    """Whether it takes Spark to look what is in it."""
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content | None:
+        """What it holds now, with checksums over these columns; None if it cannot be read back."""
+        return None
 
     @abstractmethod
     def open(self, context: SinkContext) -> SinkWriter:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import Source
 from penstock.engine.markers import execution, number_of, walk
-from penstock.engine.throttle import FIRST_ROWS, LEAST_SECONDS, Seen, adapted, paced
+from penstock.engine.throttle import FIRST_ROWS, LEAST_SECONDS, Pace, Seen, paced
 from penstock.graph.nodes import Graph, Node
 from penstock.spec.pipeline import Source as SourceSpec
 from penstock.spec.pipeline import Throttle
@@ -50,7 +50,7 @@ class Gate:
         self.by_files = field == "max_files_per_batch"
         self.most: int | None = None if history else getattr(node.component, field)
         self.least = _FIRST_FILES if self.by_files else FIRST_ROWS
-        self.allowed = self.least
+        self.pace = Pace(self.least, self.least)
 
     @property
     def first(self) -> int:
@@ -66,8 +66,8 @@ class Gate:
         limits = []
         if self.throttle.adaptive:
             seen = Seen(files if self.by_files else rows, seconds, troubled)
-            self.allowed = adapted(self.allowed, seen, max(self.trigger, LEAST_SECONDS), self.least)
-            limits.append(self.allowed)
+            self.pace = self.pace.after(seen, max(self.trigger, LEAST_SECONDS))
+            limits.append(self.pace.allowed)
         if self.throttle.rows_per_second is not None:
             pace = paced(self.throttle.rows_per_second, self.trigger, seconds)
             limits.append(max(pace * files // max(rows, 1), 1) if self.by_files else pace)

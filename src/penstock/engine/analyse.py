@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import KernelStep, Sink, Step
+from penstock.components.shared.checksum import fits, unsuited
 from penstock.components.shared.event_time import DELAY, hold_of
 from penstock.engine.again import is_fed_back, pseudo_node
 from penstock.engine.dead import COLUMNS, SINK
@@ -80,6 +81,7 @@ def analyse(
             problems.append(analysis_problem(error, graph, node.name))
     problems.extend(_history_problems(builder, frames))
     problems.extend(_dead_letter_problems(graph))
+    problems.extend(_checksum_problems(graph, facts))
     modes = _Modes(spark, graph, frames, facts)
     problems.extend(_changing_problems(graph, builder))
     problems.extend(_late_problems(graph, facts, frames))
@@ -164,6 +166,20 @@ def _aggregates_by_time(plan: Any) -> int:
 def _has_event_time(expressions: Any) -> bool:
     found = [expressions.apply(index) for index in range(expressions.size())]
     return any(item.nodeName() == "AttributeReference" and item.metadata().contains(DELAY) for item in found)
+
+
+def _checksum_problems(graph: Graph, facts: dict[str, NodeFacts]) -> Iterator[Problem]:
+    """Columns for checksums that no sink has, or that not everyone writes alike."""
+    columns = graph.file.pipeline.ledger.checksum
+    sinks = [facts[node.name].columns for node in graph.of_kind("sink") if node.name in facts]
+    place = graph.file.places.of("spec", "ledger", "checksum")
+    if columns and sinks and not any(fits(columns, known) for known in sinks):
+        known = {name for found in sinks for name in found}
+        missing = next((name for name in columns if name not in known), columns[0])
+        yield Problem("CHECKSUM_COLUMN", {"column": missing, "reason": "which no sink has with the others"}, place)
+    wrong = {name: known[name] for known in sinks if fits(columns, known) for name in unsuited(columns, known)}
+    for name, kind in wrong.items():
+        yield Problem("CHECKSUM_COLUMN", {"column": name, "reason": f"which is {kind}"}, place)
 
 
 def _dead_letter_problems(graph: Graph) -> Iterator[Problem]:

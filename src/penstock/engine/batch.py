@@ -6,6 +6,7 @@ same batch comes again.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Source
+from penstock.components.shared.checksum import python_sum
 from penstock.components.shared.crashpoints import inside, reach
 from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.admission import Admission
@@ -27,6 +29,7 @@ from penstock.engine.late import late_columns, late_rows, late_sink
 from penstock.engine.ledger import BatchEntry, Ledger, add
 from penstock.engine.lower import split_trunk, trunk_frame
 from penstock.engine.markers import as_batch, execution, marker, plain_session, rows_below, rows_through
+from penstock.engine.measures import Measures
 from penstock.engine.replays import keep, kept_folder
 from penstock.engine.sieves import dropped_rows, failing
 from penstock.engine.state.counters import Counts, since
@@ -58,6 +61,7 @@ class StepCounts:
     late: dict[str, int]
     corrections: dict[str, int]
     dead: dict[str, int]
+    late_times: dict[str, tuple[tuple[int, int], ...]]
 
 
 class BatchHandler:
@@ -76,6 +80,7 @@ class BatchHandler:
         self.writers: dict[str, SinkWriter] = {}
         self._counted: dict[str, Counts] = {}
         self._through: Mapping[int, int] = {}
+        self.measures = Measures(graph.file.pipeline.ledger)
         self._watched: dict[str, tuple[Observation, Observation]] = {}
         self.admission = Admission(graph, analysed.builder)
         self.source_order: Sequence[str] = ()
@@ -95,7 +100,11 @@ class BatchHandler:
     def frame(self) -> DataFrame:
         """The frame the one query runs."""
         frame = trunk_frame(self.analysed.frames, self.analysed.analysis.trunk)
-        return frame.where(marker(self._end_marker)) if self.whole else frame
+        if not self.whole:
+            return frame
+        measures = self.measures.of_sink(frame)
+        ended = frame.where(marker(self._end_marker))
+        return ended.observe(f"rows_out {self.sinks[0].name}", *measures) if measures else ended
 
     def _open(self, node: Node, columns: Mapping[str, str]) -> SinkWriter:
         assert isinstance(node.component, Sink)
@@ -143,13 +152,10 @@ class BatchHandler:
             steps.late,
             steps.corrections,
             {name: count for name in filtered if (count := filtered[name] - sifted.get(name, 0))},
-            {
-                name: count
-                for name, mark in self.analysed.builder.again.items()
-                if (count := self._through.get(mark, 0))
-            },
+            self._replayed(),
+            self._checksums(batch),
         )
-        self.ledger.record(entry)
+        self.ledger.record(entry, self.measures.times(steps.late_times, filtered))
         reach("batch.after_ledger", batch_id)
         assert self.query is not None
         self.admission.end(self.query, self.source_order, counts.rows_in, troubled=self._troubles() > troubles)
@@ -183,12 +189,14 @@ class BatchHandler:
         if not self._write(sink.name, batch, rows):
             evaluate(rows)
         through = self._rows_through()
+        self._begin_measures()
         return {sink.name: through.get(self._end_marker, 0)}, self._account(batch, through)
 
     def _store_branches(self, batch: Batch, kept: DataFrame) -> tuple[dict[str, int], BatchCounts]:
         # The first action computes the batch; counts are read right after it, as a later one may add to them.
         evaluate(kept)
         counts = self._account(batch, self._rows_through())
+        self._begin_measures()
         frames = self._branches(split_trunk(kept, self.analysed.analysis.trunk))
         return {sink.name: self._write_counted(sink, batch, frames) for sink in self.sinks}, counts
 
@@ -211,8 +219,13 @@ class BatchHandler:
         before, after = Observation(), Observation()
         (name,) = node.inputs
         self._watched[node.name] = (before, after)
-        counted = _counted(_given(node, frames), before)
-        return _counted(self.analysed.builder.frame(node, {**frames, name: counted}), after)
+        counted = self._with_count(_given(node, frames), before)
+        return self._with_count(self.analysed.builder.frame(node, {**frames, name: counted}), after)
+
+    def _with_count(self, rows: DataFrame, observation: Observation) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return rows.observe(observation, F.count(F.lit(1)).alias("rows"), *self.measures.of_step(rows))
 
     def _after(self, frames: Mapping[str, DataFrame]) -> set[str]:
         """The nodes between those whose rows are there and the sinks."""
@@ -229,9 +242,11 @@ class BatchHandler:
         from pyspark.sql import functions as F
 
         observation = Observation()
-        counted = _given(sink, frames).observe(observation, F.count(F.lit(1)).alias("rows"))
+        rows = _given(sink, frames)
+        counted = rows.observe(observation, F.count(F.lit(1)).alias("rows"), *self.measures.of_sink(rows))
         if not self._write(sink.name, batch, counted):
             evaluate(counted)
+        self.measures.note(f"rows_out {sink.name}", observation.get)
         return int(observation.get["rows"])
 
     def _write(self, sink: str, batch: Batch, rows: DataFrame) -> bool:
@@ -245,6 +260,24 @@ class BatchHandler:
             raise
         except OSError as error:
             raise storage_error(error, Path(error.filename or self.state.path)) from error
+
+    def _replayed(self) -> dict[str, int]:
+        """The dead letters that were fed back."""
+        found = {name: self._through.get(mark, 0) for name, mark in self.analysed.builder.again.items()}
+        return {name: rows for name, rows in found.items() if rows}
+
+    def _checksums(self, batch: Batch) -> dict[str, int]:
+        """Of what each sink has taken."""
+        found = self.measures.checksums()
+        for sink in found:
+            for item in self.writers[sink].refused(batch):
+                row = json.loads(item.row)
+                found[sink] -= python_sum(*(row.get(name) for name in self.measures.columns))
+        return found
+
+    def _begin_measures(self) -> None:
+        assert self.query is not None
+        self.measures.begin(self.query)
 
     def _rows_through(self) -> dict[int, int]:
         assert self.query is not None
@@ -275,8 +308,11 @@ class BatchHandler:
     def _filtered_after(self) -> dict[str, int]:
         """What filters dropped that ran on the batch, after the streaming query."""
         counted = {name: tuple(int(item.get["rows"]) for item in pair) for name, pair in self._watched.items()}
+        for name, (before, after) in self._watched.items():
+            self.measures.note(f"before {name}", before.get)
+            self.measures.note(f"after {name}", after.get)
         self._watched.clear()
-        return {name: before - after for name, (before, after) in counted.items() if before > after}
+        return {name: came - left for name, (came, left) in counted.items() if came > left}
 
     def _set_aside(self, name: str, batch: Batch) -> int:
         from pyspark.sql import Observation
@@ -306,7 +342,7 @@ class BatchHandler:
         Late rows are kept where the policy says so, and unusable ones are dead letters; only then is the batch's
         input read again.
         """
-        found = StepCounts({}, {}, {})
+        found = StepCounts({}, {}, {}, {})
         for name, step in self.steps.items():
             now = step.counters.now()
             counts = since(now, self._counted.get(name, Counts()))
@@ -316,6 +352,8 @@ class BatchHandler:
             policy = self.graph.file.pipeline.late_policy(node.spec)
             if counts.late:
                 found.late[name] = self._keep_late(name, batch, policy) if policy.policy == "side" else counts.late
+            if counts.late_times:
+                found.late_times[name] = counts.late_times
             if counts.corrections:
                 found.corrections[name] = counts.corrections
             if counts.dead:
@@ -331,12 +369,14 @@ class BatchHandler:
             if through.get(sieve.before, 0) > through.get(sieve.after, 0):
                 assert self.query is not None
                 rows = dropped_rows(self.query, sieve, self.plain)
+                self.measures.note_dead(sieve.node, as_batch(rows))
                 reason = failing(rows) if sieve.reason is None else sieve.reason
                 letters = dead_of_sieve(rows, sieve.node, sieve.stage, reason, batch.pipeline, batch.id)
                 found.setdefault(sieve.node, []).append(as_batch(letters))
                 replayable[sieve.node] = sieve.replayable and replayable.get(sieve.node, True)
         for part in builder.sifted:
             if int(part.before.get["rows"]) > int(part.after.get["rows"]):
+                self.measures.note_dead(part.node, part.dropped)
                 reason = failing(part.dropped) if part.reason is None else part.reason
                 letters = dead_of_sieve(part.dropped, part.node, part.stage, reason, batch.pipeline, batch.id)
                 found.setdefault(part.node, []).append(letters)
@@ -450,12 +490,6 @@ def _given(node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 def _union(first: DataFrame, second: DataFrame) -> DataFrame:
     return first.unionByName(second)
-
-
-def _counted(rows: DataFrame, observation: Observation) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return rows.observe(observation, F.count(F.lit(1)).alias("rows"))
 
 
 def evaluate(rows: DataFrame) -> None:

@@ -24,6 +24,7 @@ from penstock.components.base import (
 from penstock.components.shared.event_time import event_time_of
 from penstock.engine.admission import Gate, begun, throttled
 from penstock.engine.again import is_fed_back, letters_again, of_source, of_step, with_again
+from penstock.engine.by_time import observed
 from penstock.engine.history import FILES_PER_BATCH, History, reader, since, stream
 from penstock.engine.idle import with_ticks
 from penstock.engine.lower import keeps_state
@@ -100,6 +101,9 @@ class FrameBuilder:
         self._sieve_count = 0
         self.again: dict[str, int] = {}
         """Markers of the dead letters that are fed back to each node."""
+        window = graph.file.pipeline.ledger.window
+        self.window_ms = window.millis if window is not None else None
+        """By which windows of event time the ledger counts rows."""
         self.trigger = graph.file.pipeline.run.trigger.millis / 1000
         self.buckets = buckets or bucket_count(int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
         self.builds: dict[str, list[CarriedStep]] = {}
@@ -173,8 +177,14 @@ class FrameBuilder:
         if node.name not in self.filters or not all(frame.isStreaming for frame in inputs.values()):
             return self._applied(node, component, inputs, context, via)
         before, after = self.filters[node.name]
-        marked_inputs = {name: frame.where(marker(before)) for name, frame in inputs.items()}
-        return self._applied(node, component, marked_inputs, context, via).where(marker(after))
+        given = {name: self._observed(frame, f"before {node.name}", via) for name, frame in inputs.items()}
+        marked_inputs = {name: frame.where(marker(before)) for name, frame in given.items()}
+        applied = self._applied(node, component, marked_inputs, context, via).where(marker(after))
+        return self._observed(applied, f"after {node.name}", via)
+
+    def _observed(self, rows: DataFrame, name: str, via: tuple[str, ...]) -> DataFrame:
+        """The rows, counted by windows of event time if that is wanted; further copies are not counted."""
+        return rows if via else observed(rows, name, self.window_ms)
 
     def _applied(
         self, node: Node, step: Step, inputs: Mapping[str, DataFrame], context: StepContext, via: tuple[str, ...]
@@ -231,7 +241,11 @@ class FrameBuilder:
 
     def fed_back(self, node: str, rows: DataFrame, via: tuple[str, ...] = ()) -> DataFrame:
         """The dead letters that are fed back to a step or a sink, as rows of its input."""
-        return of_step(self._letters(node, via), rows)
+        again = of_step(self._letters(node, via), rows)
+        column = event_time_of(rows)
+        if column is not None:
+            again = again.withMetadata(column, rows.schema[column].metadata)
+        return self._observed(again, f"replayed {node}", via)
 
     def _letters(self, node: str, via: tuple[str, ...]) -> DataFrame:
         number = _AGAIN_MARKS + len(self.streams)
@@ -276,7 +290,7 @@ class FrameBuilder:
             )
             carried = replace(carried, inputs=inputs_)
         self.small_rows &= all(is_small(rows.rows) for rows in carried.inputs)
-        counters = Counters(self.spark)
+        counters = Counters(self.spark, self.window_ms)
         built = CarriedStep(carried, tuple(marks.values()), counters, replays)
         self.builds.setdefault(node.name, []).append(built)
         return carry(node.name, carried, list(frames.values()), self.buckets, counters)
@@ -314,7 +328,9 @@ class FrameBuilder:
         source, spec = with_secrets(node.component), node.spec
         assert isinstance(source, Source)
         assert isinstance(spec, SourceSpec)
-        rows = begun(node, source, self.trigger).read(self.read_context(node, via))
+        context = self.read_context(node, via)
+        self.small_rows &= not (source.in_python or (context.format is not None and context.format.in_python))
+        rows = begun(node, source, self.trigger).read(context)
         cut = spec.bootstrap.until if spec.bootstrap is not None else None
         if cut is None or spec.event_time is None or spec.event_time.column not in rows.columns:
             return rows
@@ -354,7 +370,7 @@ class FrameBuilder:
             # Every row can be used. A condition that says so would be optimised away, and the rows not be counted.
             return rows.where(marker(marks.readable)).drop(*_BOOKKEEPING)
         readable = marked(marks.readable, is_readable(rows, spec.event_time) & ~_is_heartbeat(rows))
-        return rows.where(readable).drop(*_BOOKKEEPING)
+        return self._observed(rows.where(readable).drop(*_BOOKKEEPING), f"rows_in {node.name}", via)
 
 
 def is_readable(rows: DataFrame, event_time: EventTime | None, now: Column | None = None) -> Column:

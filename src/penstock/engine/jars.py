@@ -55,7 +55,7 @@ def obtainable(names: Iterable[str] = tuple(ROOTS)) -> tuple[str, ...]:
 
 
 def sets_for(pipeline: Pipeline) -> tuple[str, ...]:
-    """The sets that a pipeline needs: `s3` if a path starts with `s3a://`."""
+    """The sets that a pipeline needs: `s3` if Spark is to read or write a path that starts with `s3a://`."""
     needed = [name for component in _components(pipeline) for name in _sets_of(component)]
     return tuple(dict.fromkeys(needed))
 
@@ -88,7 +88,7 @@ def _components(part: object) -> Iterator[Component]:
 
 
 def _sets_of(component: Component) -> Iterator[str]:
-    if any(text.startswith(_S3_SCHEME) for text in _texts(component.model_dump())):
+    if not component.own_s3 and any(text.startswith(_S3_SCHEME) for text in _texts(component.model_dump())):
         yield "s3"
 
 

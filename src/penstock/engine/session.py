@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.components.shared.s3 import session_options
 from penstock.engine.jars import jars_of
 from penstock.engine.jvm import Jvm, JvmOptions
 from penstock.errors import PenstockError
@@ -175,6 +176,7 @@ def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:
         **defaults,
         "spark.app.name": "penstock",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **(session_options(os.environ) if "s3" in options.jars else {}),
         **options.conf,
         **_jar_conf(options),
         **FIXED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from penstock.components.shared.source_errors import problem_in
 from penstock.errors import Location, PenstockError, Problem, did_you_mean
 from penstock.graph.nodes import Graph
 
@@ -134,6 +135,9 @@ _ROW_ERRORS = ("DIVIDE_BY_ZERO", "CAST_INVALID_INPUT", "ARITHMETIC_OVERFLOW", "N
 def runtime_problem(error: Exception, *, batch: int | None, log: object, checkpoint: object) -> Problem:
     """Why a running query ended."""
     message = str(error)
+    told = problem_in(message)
+    if told is not None:
+        return told
     if "No space left on device" in message or "Disk quota exceeded" in message:
         return Problem("DISK_FULL", {"path": checkpoint})
     if "Read-only file system" in message or "Permission denied" in message:

@@ -22,7 +22,7 @@ from penstock.spec.secrets import references, texts
 
 TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
 METADATA_KEYS = ("name", "labels")
-SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "tests")
+SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "ledger", "tests")
 ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {
     "source": ("format", "eventTime", "bootstrap", "throttle"), "step": ("from", "late"), "sink": ("from",),
 }  # fmt: skip
@@ -86,6 +86,7 @@ class _Assembly:
             "late": self._late(body, ("spec",)) or spec.LatePolicy(),
             "state": self._settings(spec.StateSettings, body, "state") or spec.StateSettings(),
             "run": self._settings(spec.RunSettings, body, "run") or spec.RunSettings(),
+            "ledger": self._settings(spec.LedgerSettings, body, "ledger") or spec.LedgerSettings(),
             "tests": tuple(case for case in self._tests(body) if case is not None),
         }
         return spec.Pipeline(name=name, labels=labels, **parts)
@@ -253,10 +254,13 @@ class _Assembly:
         advice = "Write `format: {json: {schema: {...}}}`."
         inside = self._mapping(content["format"], (*path, "format"), advice)
         found = None if inside is None else self._component("format", inside, (*path, "format"), ())
-        if isinstance(found, Format) and not found.messages:
-            for source in (cls for cls in chosen if cast(type[Source], cls).takes_messages):
-                params = {"name": name, "component": source.name, "format": found.name}
-                self.findings.at_key("FORMAT_NOT_FOR_MESSAGES", (*path, "format"), **params)
+        if isinstance(found, Format):
+            for source in chosen:
+                of_messages = cast(type[Source], source).takes_messages
+                if not (found.messages if of_messages else found.files):
+                    code = "FORMAT_NOT_FOR_MESSAGES" if of_messages else "FORMAT_NOT_FOR_FILES"
+                    params = {"name": name, "component": source.name, "format": found.name}
+                    self.findings.at_key(code, (*path, "format"), **params)
         return found
 
     def _step(self, name: str, content: Mapping[str, Any], path: Path_) -> spec.Step | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.components.base import HEARTBEAT, RAW, Format, ReadContext, Source
+from penstock.components.base import HEARTBEAT, PLACE, RAW, Format, ReadContext, Source
 from penstock.components.sinks.memory import Memory as MemorySink
 from penstock.components.sources.memory import Memory as MemorySource
 from penstock.engine.frames import columns_of
@@ -14,6 +14,7 @@ from penstock.errors import PenstockError, did_you_mean
 from penstock.spec.location import PipelineFile
 from penstock.spec.pipeline import LatePolicy, Pipeline, Sink
 from penstock.spec.pipeline import Source as SourceSpec
+from penstock.spec.resolve import with_secrets
 from penstock.spec.schema import Schema
 
 if TYPE_CHECKING:
@@ -78,8 +79,9 @@ def schema_of(source: SourceSpec, file: PipelineFile, spark: SparkSession, spool
         declared = getattr(holder, "row_schema", None)
         if declared is not None:
             return Schema.parse(declared)
-    component = source.component
+    component = with_secrets(source.component)
     assert isinstance(component, Source)
     assert source.format is None or isinstance(source.format, Format)
     frame = component.read(ReadContext(spark, source.name, file.folder, spool, source.format))
-    return Schema.parse({name: kind for name, kind in columns_of(frame).items() if name not in (RAW, HEARTBEAT)})
+    given = {name: kind for name, kind in columns_of(frame).items() if name not in (RAW, HEARTBEAT, PLACE)}
+    return Schema.parse(given)

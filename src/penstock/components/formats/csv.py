@@ -57,7 +57,7 @@ format: {csv: {schema: "id string, amount double", header: true}}
         options |= {} if self.timestamp_format is None else {"timestampFormat": self.timestamp_format}
         return F.from_csv(as_text(value), f"{self.row_schema.ddl}, `{RAW}` string", options)
 
-    def explain_malformed(self, raw: Column) -> Column:
+    def explain_malformed(self, raw: Column, context: ReadContext) -> Column:
         from pyspark.sql import functions as F
 
         names = self.row_schema.names

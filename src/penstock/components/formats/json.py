@@ -51,7 +51,7 @@ format: {json: {schema: {id: string, ts: timestamp, amount: double}}}
         options = {**self.reader_options(), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
         return F.from_json(as_text(value), f"{self.row_schema.ddl}, `{RAW}` string", options)
 
-    def explain_malformed(self, raw: Column) -> Column:
+    def explain_malformed(self, raw: Column, context: ReadContext) -> Column:
         from pyspark.sql import functions as F
 
         parts = F.from_json(raw, "map<string,string>")

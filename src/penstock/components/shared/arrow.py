@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 Batches = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
-def in_arrow(rows: DataFrame, function: Batches, schema: str) -> DataFrame:
+def in_arrow(rows: DataFrame, function: Batches, schema: str | StructType) -> DataFrame:
     """What a function gives for the rows of each task; like Spark's `mapInArrow`, but names may contain dots."""
     names = rows.columns
 

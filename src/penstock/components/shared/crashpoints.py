@@ -20,7 +20,7 @@ POINTS = (
     "batch.after_sinks",
     "batch.after_ledger",
 )
-SINK_POINTS = ("sink.staged",)
+SINK_POINTS = ("sink.staged", "sink.compacting", "sink.compacted")
 """Points that only some sinks pass."""
 
 HISTORY_POINTS = ("history.copied", "history.read")
@@ -33,6 +33,8 @@ MEANINGS = {
     "sink.before_write": "before a sink is handed its rows",
     "sink.staged": "rows are loaded beside the table; the transaction that merges them has not begun",
     "sink.in_transaction": "rows are written but not committed",
+    "sink.compacting": "small files have been merged into larger ones, which nothing names yet",
+    "sink.compacted": "the merged files are named; what they replace is still there",
     "sink.after_commit": "a sink has stored the batch; Spark does not know yet",
     "batch.after_sinks": "all sinks have stored it",
     "batch.after_ledger": "the ledger has its entry; Spark has not committed the batch",

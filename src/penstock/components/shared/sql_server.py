@@ -33,26 +33,35 @@ class ServerSink(SqlSink):
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         yield from super().check(context)
-        where = f"`{self.name}.url` of sink '{context.node}'"
+        yield from self.url_problems(self.url, f"`{self.name}.url` of sink '{context.node}'")
+
+    @classmethod
+    def url_problems(cls, url: str, where: str) -> Iterator[Problem]:
+        """What is wrong with a URL, which may hold values of secrets."""
         try:
-            server = self.server()
+            server = cls.server(url)
         except BadUrl as error:
-            advice = f"Write {self.schemes[0]}://USER:${{secret:env/PASSWORD}}@HOST:PORT/DATABASE."
+            advice = f"Write {cls.schemes[0]}://USER:${{secret:env/PASSWORD}}@HOST:PORT/DATABASE."
             yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": error, "advice": advice}, at=("url",))
         else:
-            if server.password and hide(self.url) == self.url:
+            if server.password and hide(url) == url:
                 yield Problem("SECRET_IN_PLAIN_TEXT", {"where": where}, at=("url",))
 
-    def server(self) -> Server:
-        return read_url(self.url, self.schemes, self.port, self.options)
+    @classmethod
+    def server(cls, url: str) -> Server:
+        """The server a URL names; raises BadUrl."""
+        return read_url(url, cls.schemes, cls.port, cls.options)
 
+    @classmethod
     @abstractmethod
-    def database(self, server: Server) -> Database: ...
+    def database(cls, server: Server) -> Database: ...
 
-    def open(self, context: SinkContext) -> SinkWriter:
+    def database_of(self, context: SinkContext) -> Database:
         try:
-            server = self.server()
+            return self.database(self.server(self.url))
         except BadUrl as error:
             where = f"`{self.name}.url` of sink '{context.node}'"
             raise PenstockError.of("SPEC_BAD_VALUE", where=where, reason=error) from None
-        return SqlWriter(self, self.database(server), context, self.bulk_rows)
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        return SqlWriter(self, self.database_of(context), context, self.bulk_rows)

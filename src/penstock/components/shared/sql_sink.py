@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from penstock.components.base import Batch, CheckContext, Refused, Sink, SinkContext, SinkWriter
 from penstock.components.shared.arrow import in_arrow
+from penstock.components.shared.checksum import Content
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.sql_database import (
     BATCHES,
@@ -82,6 +84,17 @@ class SqlSink(Sink):
         found = columns.get(self.delete or "", "boolean")
         if found != "boolean":
             yield Problem("COLUMN_TYPE", {"node": node, "column": self.delete, "wanted": "boolean", "found": found})
+
+    @abstractmethod
+    def database_of(self, context: SinkContext) -> Database:
+        """Where the table is."""
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
+        database = self.database_of(context)
+        try:
+            return database.content(self.table, columns)
+        except database.errors as error:
+            raise database.refusal(context.node, error) from None
 
     def layout(self, columns: Mapping[str, str]) -> Layout:
         """The table as the sink would make it for such rows."""

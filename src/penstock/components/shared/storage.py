@@ -1,16 +1,19 @@
-"""Small files on whatever file system a path names: read, list, and write whole or not at all.
+"""Small files on whatever a path names: read, list, and write whole or not at all.
 
-Local paths go through the operating system, everything else through the Hadoop file system Spark has for it.
+Local paths go through the operating system, `s3a://` through a client of Penstock's own, and everything else through
+the Hadoop file system Spark has for it.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.components.shared.s3 import S3, Access, access, answered, is_s3, store, tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +25,8 @@ class StoredFile:
 
     path: str
     bytes: int
+    modified: float = 0.0
+    """When it was last written, in seconds since 1970."""
 
 
 class Storage(Protocol):
@@ -32,17 +37,17 @@ class Storage(Protocol):
     def write(self, name: str, text: str) -> None:
         """Puts the text there so that a reader sees the old content or the new one, never a part."""
 
-    def names(self, folder: str) -> list[str]: ...
+    def create(self, name: str, text: str) -> bool:
+        """The same, but only if nothing is there; whether nothing was."""
 
-    def files(self, folder: str) -> Iterator[StoredFile]: ...
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder."""
 
-    def delete(self, name: str) -> None: ...
+    def files(self, folder: str) -> Iterator[StoredFile]:
+        """All files below a folder but hidden ones."""
 
-
-def storage(root: str, spark: SparkSession) -> Storage:
-    if "://" not in root:
-        return LocalStorage(Path(root))
-    return HadoopStorage(root, spark)
+    def delete(self, names: Iterable[str]) -> None:
+        """Removes files; one that is not there is fine."""
 
 
 class LocalStorage:
@@ -56,6 +61,20 @@ class LocalStorage:
             return None
 
     def write(self, name: str, text: str) -> None:
+        with self._written(name, text) as hidden:
+            hidden.replace(self.root / name)
+
+    def create(self, name: str, text: str) -> bool:
+        with self._written(name, text) as hidden:
+            try:
+                os.link(hidden, self.root / name)
+            except FileExistsError:
+                return False
+        return True
+
+    @contextmanager
+    def _written(self, name: str, text: str) -> Iterator[Path]:
+        """A hidden file beside the name that holds the text and is on the disk."""
         target = self.root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         hidden = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -64,10 +83,9 @@ class LocalStorage:
                 out.write(text)
                 out.flush()
                 os.fsync(out.fileno())
-            hidden.replace(target)
-        except BaseException:
+            yield hidden
+        finally:
             hidden.unlink(missing_ok=True)
-            raise
 
     def names(self, folder: str) -> list[str]:
         place = self.root / folder
@@ -78,15 +96,92 @@ class LocalStorage:
     def files(self, folder: str) -> Iterator[StoredFile]:
         place = self.root / folder
         for entry in sorted(place.rglob("*")) if place.is_dir() else []:
-            if entry.is_file() and not entry.name.startswith((".", "_")):
-                yield StoredFile(entry.relative_to(self.root).as_posix(), entry.stat().st_size)
+            if entry.is_file() and not _is_hidden(entry.relative_to(place).parts):
+                found = entry.stat()
+                yield StoredFile(entry.relative_to(self.root).as_posix(), found.st_size, found.st_mtime)
 
-    def delete(self, name: str) -> None:
-        place = self.root / name
-        if place.is_dir():
-            shutil.rmtree(place)
-        else:
+    def delete(self, names: Iterable[str]) -> None:
+        """Their checksums go with them, and folders that become empty."""
+        for name in names:
+            place = self.root / name
             place.unlink(missing_ok=True)
+            place.with_name(f".{place.name}.crc").unlink(missing_ok=True)
+            with suppress(OSError):
+                for folder in place.parents:
+                    if folder == self.root:
+                        break
+                    folder.rmdir()
+
+
+def _is_hidden(parts: Iterable[str]) -> bool:
+    """As Spark sees it: folders of partitions are shown, whatever they begin with."""
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
+
+
+class S3Storage:
+    """One request for each small file; nothing is ever renamed, which here would be a copy."""
+
+    def __init__(self, found: Access) -> None:
+        self.access = found
+        self._store = store(found)
+
+    def probe(self) -> None:
+        """Asks for something once, to see at once whether the bucket is there and may be used."""
+        import obstore
+
+        with suppress(FileNotFoundError), answered(self.access):
+            obstore.get(store(self.access, hasty=True), "_penstock")
+
+    def read(self, name: str) -> str | None:
+        import obstore
+
+        try:
+            with answered(self.access):
+                return bytes(obstore.get(self._store, name).bytes()).decode()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, text: str) -> None:
+        import obstore
+
+        with answered(self.access):
+            obstore.put(self._store, name, text.encode(), use_multipart=False)
+
+    def create(self, name: str, text: str) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            with answered(self.access):
+                obstore.put(self._store, name, text.encode(), mode="create")
+        except AlreadyExistsError:
+            return False
+        return True
+
+    def names(self, folder: str) -> list[str]:
+        import obstore
+
+        with answered(self.access):
+            found = obstore.list_with_delimiter(self._store, folder)
+        paths = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
+        return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
+
+    def files(self, folder: str) -> Iterator[StoredFile]:
+        import obstore
+
+        with answered(self.access):
+            for page in obstore.list(self._store, folder or None, chunk_size=1000):
+                for item in page:
+                    if not _is_hidden(item["path"].removeprefix(folder).split("/")):
+                        yield StoredFile(item["path"], item["size"], item["last_modified"].timestamp())
+
+    def delete(self, names: Iterable[str]) -> None:
+        import obstore
+
+        wanted = list(names)
+        if wanted:
+            with answered(self.access):
+                obstore.delete(self._store, wanted)
 
 
 class HadoopStorage:
@@ -116,9 +211,18 @@ class HadoopStorage:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
+        self._put(name, text, overwrite=True)
+
+    def create(self, name: str, text: str) -> bool:
+        if self._system.exists(self._at(name)):
+            return False
+        self._put(name, text, overwrite=False)
+        return True
+
+    def _put(self, name: str, text: str, *, overwrite: bool) -> None:
         path = self._at(name)
         self._system.mkdirs(path.getParent())
-        stream = self._manager.createAtomic(path, True)
+        stream = self._manager.createAtomic(path, overwrite)
         try:
             stream.write(bytearray(text, "utf-8"))
             stream.close()
@@ -137,12 +241,26 @@ class HadoopStorage:
         path = self._at(folder)
         if not self._system.exists(path):
             return
-        prefix = self._system.makeQualified(self._root).toString().rstrip("/") + "/"
+        root = self._system.makeQualified(self._root).toString().rstrip("/") + "/"
         listing = self._system.listFiles(path, True)
         while listing.hasNext():
             status = listing.next()
-            if not status.getPath().getName().startswith((".", "_")):
-                yield StoredFile(status.getPath().toString().removeprefix(prefix), status.getLen())
+            name = status.getPath().toString().removeprefix(root)
+            if not _is_hidden(name.removeprefix(folder).split("/")):
+                yield StoredFile(name, status.getLen(), status.getModificationTime() / 1000)
 
-    def delete(self, name: str) -> None:
-        self._system.delete(self._at(name), True)
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._system.delete(self._at(name), False)
+
+
+def storage(root: str, spark: SparkSession, s3: S3 | None = None) -> Storage:
+    if "://" not in root:
+        return LocalStorage(Path(root))
+    if is_s3(root):
+        found = access(root, s3 or S3(), spark)
+        tell(spark, found)
+        objects = S3Storage(found)
+        objects.probe()
+        return objects
+    return HadoopStorage(root, spark)

@@ -1,52 +1,103 @@
-"""Files in a folder, all or nothing per batch."""
+"""Files in a folder or an object store, all or nothing per batch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.shared.checksum import Content, spark_sum
 from penstock.components.shared.crashpoints import reach
-from penstock.components.shared.storage import LocalStorage, Storage, StoredFile, storage
+from penstock.components.shared.data_files import Layout, data_files, frame
+from penstock.components.shared.manifests import (
+    FOLDER,
+    Cover,
+    File,
+    Manifest,
+    Span,
+    due,
+    merged,
+    spans,
+    to_rewrite,
+    visible,
+    written_for,
+)
+from penstock.components.shared.s3 import REACHED, S3, S3Failed
+from penstock.components.shared.storage import Storage, storage
+from penstock.components.shared.task_files import LARGE, FileFormat
 from penstock.errors import PenstockError, Problem, did_you_mean
 from penstock.spec.fields import Change, field
+from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MANIFESTS = "_penstock/batches"
 OWNER = "_penstock/owner.json"
-FOLDERS = ("batch", "epoch")
+_SWEPT = "_penstock/swept.json"
+FOLDERS = ("shard", "batch", "epoch")
 """Columns that the folders of the output stand for when it is read as a whole."""
-_MAYBE_EMPTY = 64 * 1024
-"""Only a file smaller than this is opened to see whether it holds rows at all."""
+_LISTED = 600
+"""Seconds for which a reader may go by a list of manifests; then those that were merged are removed."""
+_AT_ONCE = 16
+_TRIES = 5
 
 
 class Files(Sink):
-    """Writes each batch into a folder of its own (`batch=000000000042/epoch=1/`), exactly once.
+    """Writes each batch into files of its own, exactly once.
 
     The data files are written first and one small manifest last, so a batch is there as a whole or not at all, and
-    the output folder can be moved or copied. `penstock.read_files(spark, path)` reads whole batches only;
-    `spark.read.parquet(path)` works too and shows the numbers of batch and run as columns.
+    the output can be moved or copied. `penstock.read_files(spark, path)` reads whole batches only. In an object store
+    nothing is renamed or copied, and `entropy` spreads the files over many prefixes.
+
+    Small files of many batches are merged into larger ones, which a reader does not notice: the files that were
+    merged stay for the time of `keep`. So do files of runs that ended before their batch was stored. Only the
+    manifests in `_penstock/batches` tell which files count; a manifest for several batches stands in for all of them.
     """
 
     name: ClassVar[str] = "files"
+    read_with_spark: ClassVar[bool] = True
+    own_s3: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "Exactly once for readers that go by the manifests, as `penstock.read_files` does: a batch is there when its "
         "manifest is."
     )
     example: ClassVar[str] = """\
 from: views
-files: {path: ./out, format: parquet, partitionBy: [country]}
+files: {path: "s3a://lake/views", partitionBy: [country], entropy: true}
 """
 
     path: str = field(
-        doc="Folder to write to, relative to the pipeline file; any URI Spark writes.",
+        doc="Folder to write to, relative to the pipeline file; `s3a://bucket/folder`; or any other URI Spark writes.",
         change=Change.LOSES_STATE, min_length=1,
     )  # fmt: skip
-    format: Literal["parquet", "json", "csv"] = field("parquet", doc="How the files are encoded.")
+    format: FileFormat = field("parquet", doc="How the files are encoded.")
     partition_by: tuple[str, ...] = field((), doc="Columns whose values become folders, `column=value/`.")
+    entropy: bool = field(
+        False, doc="Whether files are spread over 256 prefixes `shard=…/`, so that an object store does not slow down."
+    )
+    compact: int | None = field(
+        100, ge=2, doc="After how many batches their small files are merged into larger ones; null for never."
+    )
+    keep: Duration = field(
+        Duration(86_400_000), doc="For how long files stay that have been merged, or that belong to no batch."
+    )
+    s3: S3 = field(S3(), doc=REACHED)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return FOLDERS if self.entropy else FOLDERS[1:]
+
+    def check(self, context: CheckContext) -> Iterator[Problem]:
+        yield from self.s3.problems(self.path, context.node)
+        if self.path.startswith("s3://"):
+            where, reason = f"path of '{context.node}'", "Spark reads object stores as s3a://"
+            advice = f"Write s3a://{self.path[5:]}."
+            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice}, at=("path",))
 
     def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
         for column in self.partition_by:
@@ -57,134 +108,232 @@ files: {path: ./out, format: parquet, partitionBy: [country]}
             if self.format == "csv" and kind.startswith(("array", "map", "struct", "variant")):
                 params = {"node": node, "component": "files as csv", "column": column, "type": kind}
                 yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": "Use parquet or json, or to_json(column)."})
-        for column in FOLDERS:
+        for column in self.folders:
             if column not in columns:
                 continue
             params = {"node": node, "component": "files", "column": column, "type": columns[column]}
             advice = f"`{column}` names a folder of the output; rename the column with a `select` step."
             yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": advice})
 
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
+        from pyspark.sql import functions as F
+
+        rows = read_files(context.spark, resolve_path(context.folder, self.path))
+        (found,) = rows.agg(F.count(F.lit(1)).alias("rows"), spark_sum(columns)).collect()
+        return Content(int(found["rows"]), int(found["checksum"]))
+
     def open(self, context: SinkContext) -> SinkWriter:
         root = resolve_path(context.folder, self.path)
-        return _FilesWriter(self, root, storage(root, context.spark), context)
+        try:
+            return FilesWriter(self, root, storage(root, context.spark, self.s3), context)
+        except S3Failed as failed:
+            raise failed.told(context.node) from None
 
 
-class _FilesWriter(SinkWriter):
-    def __init__(self, sink: Files, root: str, store: Storage, context: SinkContext) -> None:
+class FilesWriter(SinkWriter):
+    def __init__(
+        self, sink: Files, root: str, store: Storage, context: SinkContext, clock: Callable[[], float] = time.time
+    ) -> None:
         self.sink = sink
         self.root = root
         self.store = store
+        self.data = data_files(root, store, Layout(sink.format, sink.partition_by, sink.entropy), context.spark)
+        self.context = context
         self.node = context.node
-        self._take_over(context)
-        self.last = self._last_batch()
-        self._remove_leftovers()
+        self.clock = clock
+        self._take_over()
+        self.spans = spans(store.names(FOLDER))
+        self.last = max((span.last for span in self.spans), default=-1)
+        self.swept = self._last_sweep()
+        self._sweep()
 
-    def _take_over(self, context: SinkContext) -> None:
+    # --- whose it is --------------------------------------------------------------------------------------
+
+    def _take_over(self) -> None:
         """Refuses output that other state has written, then fences out older runs of this state."""
-        owner = self._owner()
-        if owner and owner["lineage"] != context.lineage:
-            if self.store.names(MANIFESTS):
+        found = self._found_owner()
+        if found and found["lineage"] != self.context.lineage:
+            if self.store.names(FOLDER):
                 raise PenstockError.of("SINK_OF_ANOTHER_RUN", node=self.node, path=self.root)
         else:
-            self._refuse_if_fenced(context.lineage, context.epoch)
+            self._refuse_if_fenced()
+        context = self.context
         mine = {"pipeline": context.pipeline, "sink": self.node, "lineage": context.lineage, "epoch": context.epoch}
         self.store.write(OWNER, json.dumps(mine))
 
-    def _owner(self) -> dict[str, Any]:
+    def _found_owner(self) -> dict[str, Any]:
         text = self.store.read(OWNER)
         return json.loads(text) if text else {}
 
-    def _refuse_if_fenced(self, lineage: str, epoch: int) -> None:
-        owner = self._owner()
-        newer = owner.get("epoch", 0) if owner.get("lineage", lineage) == lineage else "of another state"
-        if isinstance(newer, str) or newer > epoch:
-            raise PenstockError.of("SINK_FENCED", node=self.node, newer=newer, epoch=epoch)
+    def _refuse_if_fenced(self) -> None:
+        found = self._found_owner()
+        same = found.get("lineage", self.context.lineage) == self.context.lineage
+        self._refuse(found.get("epoch", 0) if same else "of another state")
 
-    def _last_batch(self) -> int:
-        return max((int(name.removesuffix(".json")) for name in self.store.names(MANIFESTS)), default=-1)
+    def _refuse(self, newer: int | str) -> None:
+        if isinstance(newer, str) or newer > self.context.epoch:
+            raise PenstockError.of("SINK_FENCED", node=self.node, newer=newer, epoch=self.context.epoch)
 
-    def _remove_leftovers(self) -> None:
-        """What earlier runs wrote and did not commit: all of later batches, and other runs' part of the last."""
-        kept = self._committed_folder(self.last)
-        for batch in self.store.names(""):
-            if not batch.startswith("batch=") or int(batch.removeprefix("batch=")) < self.last:
-                continue
-            for name in self.store.names(batch):
-                if f"{batch}/{name}" != kept:
-                    self.store.delete(f"{batch}/{name}")
-
-    def _committed_folder(self, batch: int) -> str | None:
-        manifest = self.store.read(f"{MANIFESTS}/{batch:012d}.json")
-        return f"batch={batch:012d}/epoch={json.loads(manifest)['epoch']}" if manifest else None
+    # --- batches ------------------------------------------------------------------------------------------
 
     def write(self, batch: Batch, rows: DataFrame) -> bool:
         if batch.id <= self.last:
             return False
-        self._refuse_if_fenced(batch.lineage, batch.epoch)
-        # Each run writes into a folder of its own: one that was overtaken without noticing it spoils nothing.
-        folder = f"batch={batch.id:012d}/epoch={batch.epoch}"
-        writer = rows.write.mode("overwrite").format(self.sink.format)
-        if self.sink.format == "csv":
-            writer = writer.option("header", "true")
-        if self.sink.partition_by:
-            writer = writer.partitionBy(*self.sink.partition_by)
-        writer.save(f"{self.root}/{folder}")
-        reach("sink.in_transaction", batch.id)
-        self._commit(batch, folder, rows.schema.jsonValue())
+        with self._told(batch):
+            self._refuse_if_fenced()
+            files = self._written(rows, _folder(batch.id, batch.epoch))
+            reach("sink.in_transaction", batch.id)
+            if files:
+                self._commit(self._manifest(Span(batch.id, batch.id), rows.schema.jsonValue(), files))
+                self.last = batch.id
+                self._compact(batch)
+                self._sweep()
         return True
 
-    def _commit(self, batch: Batch, folder: str, schema: dict[str, Any]) -> None:
-        files = [file for file in self.store.files(folder) if not self._drop_if_empty(file)]
-        if not files:
-            self.store.delete(folder.split("/")[0])
+    @contextmanager
+    def _told(self, batch: Batch) -> Iterator[None]:
+        try:
+            yield
+        except S3Failed as failed:
+            raise failed.told(self.node, batch.id) from None
+
+    def _written(self, rows: DataFrame, folder: str) -> list[File]:
+        try:
+            return self.data.write(rows, folder)
+        except S3Failed:
+            raise
+        except Exception:
+            with suppress(Exception):
+                self.data.discard(folder)
+            raise
+
+    def _manifest(self, span: Span, schema: dict[str, Any], files: Sequence[File]) -> Manifest:
+        context = self.context
+        return Manifest(span, context.pipeline, context.lineage, context.epoch, self.sink.format, schema, tuple(files))
+
+    def _commit(self, manifest: Manifest) -> None:
+        """The moment a batch is stored. A run that was overtaken right before it finds what the newer one has put."""
+        self._refuse_if_fenced()
+        if not self.store.create(manifest.span.path, manifest.to_json()):
+            epoch = self._needed(manifest.span).epoch
+            self._refuse(epoch)
+            if manifest.span.level == 0 and epoch < self.context.epoch:
+                # A run that was overtaken has put it there after all; this one has computed the batch anew.
+                self.store.write(manifest.span.path, manifest.to_json())
+        self.spans.append(manifest.span)
+
+    def _needed(self, span: Span) -> Manifest:
+        text = self.store.read(span.path)
+        if text is None:
+            reason, advice = f"the manifest {span.path} is gone", "Something else has removed it; put it back."
+            raise PenstockError.of("SINK_FAILED", node=self.node, batch=self.last, reason=reason, advice=advice)
+        return Manifest.from_json(text)
+
+    # --- merging ------------------------------------------------------------------------------------------
+
+    def _compact(self, batch: Batch) -> None:
+        """Merges what is due; a run that dies in it has stored its batches all the same."""
+        before = len(self.spans)
+        while self.sink.compact is not None and (group := due(self.spans, self.sink.compact)):
+            self._merge(group, batch)
+        if len(self.spans) > before:
+            reach("sink.compacted", batch.id)
+            self._forget_hidden()
+
+    def _merge(self, group: Sequence[Span], batch: Batch) -> None:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            manifests = list(pool.map(self._needed, group))
+        small = to_rewrite(manifests, LARGE)
+        gone = {file.path for file in small}
+        files = [file for item in manifests for file in item.files if file.path not in gone]
+        schema = manifests[-1].schema
+        if small:
+            files += self.data.merge(small, schema, _folder(group[-1].last, batch.epoch))
+        reach("sink.compacting", batch.id)
+        self._commit(self._manifest(merged(group), schema, files))
+
+    # --- what is no longer needed -------------------------------------------------------------------------
+
+    def _listed(self) -> dict[Span, float]:
+        """All manifests, and when they were written."""
+        found = {Span.of(file.path): file.modified for file in self.store.files(FOLDER)}
+        return {span: modified for span, modified in found.items() if span is not None}
+
+    def _forget_hidden(self) -> None:
+        """Removes manifests in whose place another has stood for long enough."""
+        listed = self._listed()
+        cover = Cover(listed)
+        limit = self.clock() - min(_LISTED, self.sink.keep.seconds)
+        old = {span for span in listed if (by := cover.of(span)) is not None and by != span and listed[by] <= limit}
+        self.store.delete([span.path for span in old])
+        self.spans = sorted(span for span in listed if span not in old)
+
+    def _last_sweep(self) -> float:
+        text = self.store.read(_SWEPT)
+        if text is None:
+            self._note_sweep(self.clock())
+        return float(json.loads(text)["at"]) if text else self.clock()
+
+    def _note_sweep(self, now: float) -> None:
+        self.store.write(_SWEPT, json.dumps({"at": now}))
+
+    def _sweep(self) -> None:
+        """Removes data files that no manifest names, each time they may have lain there for long enough."""
+        now, keep = self.clock(), self.sink.keep.seconds
+        if now - self.swept < keep:
             return
-        self._refuse_if_fenced(batch.lineage, batch.epoch)
-        manifest = {
-            "pipeline": batch.pipeline,
-            "lineage": batch.lineage,
-            "epoch": batch.epoch,
-            "batch": batch.id,
-            "format": self.sink.format,
-            "schema": schema,
-            "files": [{"path": file.path, "bytes": file.bytes} for file in files],
-        }
-        self.store.write(f"{MANIFESTS}/{batch.id:012d}.json", json.dumps(manifest))
-        self.last = batch.id
-
-    def _drop_if_empty(self, file: StoredFile) -> bool:
-        """Spark leaves one file without rows for an empty batch."""
-        empty = file.bytes == 0
-        if not empty and file.bytes < _MAYBE_EMPTY:
-            if self.sink.format == "parquet":
-                empty = isinstance(self.store, LocalStorage) and _parquet_rows(self.store, file) == 0
-            elif self.sink.format == "csv":
-                header_only = (self.store.read(file.path) or "").rstrip("\n")
-                empty = "\n" not in header_only
-        if empty:
-            self.store.delete(file.path)
-        return empty
+        listed, manifests = self._listed(), read_manifests(self.store)
+        live = {file.path for manifest in manifests for file in manifest.files}
+        cover = Cover(listed)
+        useless = []
+        for file in self.store.files(""):
+            made_for = written_for(file.path)
+            if made_for is None or made_for.epoch > self.context.epoch or file.path in live:
+                continue
+            # One that was merged was needed until the manifest came that does not name it.
+            by = cover.of(Span(made_for.batch, made_for.batch))
+            if max(file.modified, listed[by] if by else 0.0) <= now - keep:
+                useless.append(file.path)
+        self._refuse_if_fenced()
+        self.store.delete(useless)
+        self.swept = now
+        self._note_sweep(now)
 
 
-def _parquet_rows(store: LocalStorage, file: StoredFile) -> int:
-    import pyarrow.parquet
+def _folder(batch: int, epoch: int) -> str:
+    """Each run writes into folders of its own: one that was overtaken without noticing it spoils nothing."""
+    return f"batch={batch:012d}/epoch={epoch}"
 
-    return int(pyarrow.parquet.read_metadata(store.root / file.path).num_rows)
+
+# --- reading -------------------------------------------------------------------------------------------------
+
+
+def read_manifests(store: Storage) -> list[Manifest]:
+    """The manifests that count, in the order of their batches."""
+    missing: list[Span] = []
+    for _ in range(_TRIES):
+        shown = visible(spans(store.names(FOLDER)))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            texts = list(pool.map(store.read, [span.path for span in shown]))
+        # One that has been merged and removed since it was listed has another in its place.
+        missing = [span for span, text in zip(shown, texts, strict=True) if text is None]
+        if not missing:
+            return [Manifest.from_json(text) for text in texts if text is not None]
+    raise PenstockError.of("PATH_NOT_FOUND", where="a manifest", path=missing[0].path)
 
 
 def read_files(spark: SparkSession, path: str) -> DataFrame:
     """The rows a `files` sink has committed, whole batches only, as a DataFrame."""
-    store = storage(path, spark)
-    manifests = [json.loads(store.read(f"{MANIFESTS}/{name}") or "{}") for name in store.names(MANIFESTS)]
+    try:
+        manifests = read_manifests(storage(path, spark))
+    except S3Failed as failed:
+        raise failed.told(path) from None
     if not manifests:
         raise PenstockError.of("PATH_NOT_FOUND", where="output of a files sink", path=path)
-    newest = manifests[-1]
-    reader = spark.read.option("basePath", path)
-    if "schema" in newest:
-        from pyspark.sql.types import StructType
-
-        # Neither JSON nor CSV nor the names of folders tell types and order of columns.
-        reader = reader.schema(StructType.fromJson(newest["schema"]))
-    if newest["format"] == "csv":
-        reader = reader.options(header="true", multiLine="true")
-    files = [f"{path}/{file['path']}" for manifest in manifests for file in manifest["files"]]
-    return reader.format(newest["format"]).load(files).drop(*FOLDERS)
+    schema = manifests[-1].schema
+    by_format: dict[str, list[str]] = {}
+    for manifest in manifests:
+        for file in manifest.files:
+            by_format.setdefault(file.format, []).append(file.path)
+    frames = [frame(spark, path, format, schema, files, "PERMISSIVE") for format, files in by_format.items()]
+    return reduce(lambda left, right: left.unionByName(right), frames)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.components.shared.checksum import BETWEEN, DIGITS, NULL
 from penstock.components.shared.mysql_connection import MysqlConnection, guarded
 from penstock.components.shared.sql_database import (
     DELETED,
@@ -98,13 +99,15 @@ mysql:
         change=Change.LOSES_STATE, pattern=rf"^(mysql://|mariadb://|{REFERENCE})",
     )  # fmt: skip
 
-    def server(self) -> Server:
-        server = super().server()
+    @classmethod
+    def server(cls, url: str) -> Server:
+        server = super().server(url)
         _refuse_unless(server, "charset", ("utf8mb4",))
         _refuse_unless(server, "ssl_mode", tuple(_TLS))
         return server
 
-    def database(self, server: Server) -> Database:
+    @classmethod
+    def database(cls, server: Server) -> Database:
         return MysqlDatabase(server)
 
 
@@ -177,6 +180,14 @@ class MysqlDatabase(Database):
 
     def quote(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
+
+    def row_sum(self, columns: Sequence[str]) -> str:
+        def mark(text: str) -> str:
+            return f"CHAR({ord(text)} USING utf8mb4)"
+
+        texts = (f"COALESCE(CAST({self.quote(name)} AS CHAR CHARACTER SET utf8mb4), {mark(NULL)})" for name in columns)
+        digest = f"MD5(CONCAT_WS({mark(BETWEEN)}, {', '.join(texts)}))"
+        return f"CAST(CONV(SUBSTR({digest}, 1, {DIGITS}), 16, 10) AS UNSIGNED)"
 
     # --- tables -------------------------------------------------------------------------------------------
 

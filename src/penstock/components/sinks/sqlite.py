@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.base import SinkContext, SinkWriter, resolve_path
+from penstock.components.shared.checksum import python_sum
 from penstock.components.shared.sql_database import BATCHES as BATCHES
 from penstock.components.shared.sql_database import (
     DELETED,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column as SparkColumn
 
+_ROW_SUM = "penstock_row_sum"
 _BUSY_SECONDS = 30
 _NUMBERS = {"tinyint": "INTEGER", "smallint": "INTEGER", "int": "INTEGER", "bigint": "INTEGER", "boolean": "INTEGER",
             "float": "REAL", "double": "REAL", "binary": "BLOB"}  # fmt: skip
@@ -59,13 +62,17 @@ sqlite: {path: ./out.db, table: views, key: [id]}
         "stop", doc="What becomes of rows that violate a constraint: dead letters, or the pipeline stops."
     )
 
+    def database_of(self, context: SinkContext) -> Database:
+        return SqliteDatabase(resolve_path(context.folder, self.path))
+
     def open(self, context: SinkContext) -> SinkWriter:
-        return SqlWriter(self, SqliteDatabase(resolve_path(context.folder, self.path)), context)
+        return SqlWriter(self, self.database_of(context), context)
 
 
 class _Connection(Connection):
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        connection.create_function(_ROW_SUM, -1, python_sum, deterministic=True)
 
     def run(self, statement: str, *values: Any) -> int:
         return self.connection.execute(statement, values).rowcount
@@ -85,6 +92,8 @@ class _Connection(Connection):
 @dataclass(frozen=True)
 class SqliteDatabase(Database):
     file: str
+    only_read: bool = False
+    """Whether the file stays as it is; then it must be there."""
     mark: ClassVar[str] = "?"
     lock: ClassVar[str] = ""
     # Batches come from Spark's callback thread, and the file is not held while there is nothing to do.
@@ -99,6 +108,8 @@ class SqliteDatabase(Database):
         return (sqlite3.Error,)
 
     def connect(self) -> Connection:
+        if self.only_read:
+            return _Connection(_opened_to_read(self.file))
         Path(self.file).parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.file, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
@@ -127,6 +138,9 @@ class SqliteDatabase(Database):
 
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
+
+    def row_sum(self, columns: Sequence[str]) -> str:
+        return f"{_ROW_SUM}({', '.join(self.quote(name) for name in columns)})"
 
     # --- tables -------------------------------------------------------------------------------------------
 
@@ -190,3 +204,21 @@ class SqliteDatabase(Database):
         if layout.delete is not None:
             found = f"SELECT t.rowid FROM {MERGED} w CROSS JOIN {target} t ON {same} WHERE {where} AND w.{DELETED}"
             connection.run(f"DELETE FROM {target} WHERE rowid IN ({found} AND {older})")
+
+
+def _opened_to_read(file: str) -> sqlite3.Connection:
+    # Not `mode=ro`: with a write-ahead log, readers too must be able to make the files beside it.
+    connection = sqlite3.connect(
+        f"{Path(file).absolute().as_uri()}?mode=rw", timeout=_BUSY_SECONDS, isolation_level=None, uri=True
+    )
+    connection.execute("PRAGMA query_only=ON")
+    connection.text_factory = _text
+    return connection
+
+
+def _text(stored: bytes) -> str | bytes:
+    """SQLite does not check that texts are texts."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored

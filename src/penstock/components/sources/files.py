@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from penstock.components.base import RAW, Backlog, CheckContext, ReadContext, Source, resolve_path
+from penstock.components.base import RAW, Backlog, CheckContext, Format, ReadContext, Source, resolve_path
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 from penstock.spec.units import Duration
@@ -54,17 +54,19 @@ eventTime: {column: ts, maxDelay: 10 seconds}
 
     def read(self, context: ReadContext) -> DataFrame:
         path = resolve_path(context.folder, self.path)
-        schema, encoding, options = self._encoding(context, path)
-        reader = context.spark.readStream.name(context.stream).format(encoding).schema(schema).options(**options)
-        return reader.options(**self._stream_options(context.folder)).load(_as_glob(path))
+        found, schema, options = self._encoding(context, path)
+        reader = context.spark.readStream.name(context.stream).format(found.spark_format).schema(schema)
+        reader = reader.options(**options, **self._stream_options(context.folder))
+        return found.unpack(reader.load(_as_glob(path)), context, path)
 
     def read_all(self, context: ReadContext) -> DataFrame:
         path = resolve_path(context.folder, self.path)
-        schema, encoding, options = self._encoding(context, path)
-        return context.spark.read.format(encoding).schema(schema).options(**options).load(path)
+        found, schema, options = self._encoding(context, path)
+        reader = context.spark.read.format(found.spark_format).schema(schema).options(**options)
+        return found.unpack(reader.load(path), context, path)
 
-    def _encoding(self, context: ReadContext, path: str) -> tuple[str, str, dict[str, str]]:
-        """Schema, format and options of Spark's reader, whether it streams or not."""
+    def _encoding(self, context: ReadContext, path: str) -> tuple[Format, str, dict[str, str]]:
+        """The format, with schema and options of Spark's reader, whether it streams or not."""
         if context.format is None:
             raise PenstockError.of("FORMAT_MISSING", name=context.node, component=self.name)
         schema = context.format.reader_schema(context, path)
@@ -74,7 +76,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         if context.format.malformed:
             schema = f"{schema}, `{RAW}` string"
             options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
-        return schema, context.format.spark_format, options
+        return context.format, schema, options
 
     def place(self) -> Column:
         from pyspark.sql import functions as F
@@ -84,7 +86,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
     def explain_malformed(self, context: ReadContext) -> Column | None:
         from pyspark.sql import functions as F
 
-        return None if context.format is None else context.format.explain_malformed(F.col(RAW))
+        return None if context.format is None else context.format.explain_malformed(F.col(RAW), context)
 
     def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> Backlog | None:
         """Files in the folder that have not been read, for local folders."""

@@ -204,7 +204,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
     def explain_malformed(self, context: ReadContext) -> Column | None:
         from pyspark.sql import functions as F
 
-        return None if context.format is None else context.format.explain_malformed(F.col(RAW))
+        return None if context.format is None else context.format.explain_malformed(F.col(RAW), context)
 
     def backlog(self, context: ReadContext, progress: Mapping[str, object]) -> Backlog | None:
         """Messages between the end of the last batch and the end of the topics."""
