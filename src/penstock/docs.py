@@ -423,8 +423,9 @@ and how to do the same with a sink of your own, is said in [the guide](guides/ex
 
 {_table(["Moment", "Where that is", *(f"`{cls.name}`" for cls in killed)], places)}
 A kill at a point of one sink counts for that kind of sink; any other counts for each kind that the pipeline had. Seeds
-of the random ones: {_ranges(tally.seeds) or "none"}. `kafka` was one broker, `mysql` was MariaDB, and all servers ran
-on the machine of the pipeline and were not killed themselves. Of `console` and `memory` nothing is left to compare.
+of the random ones: {_ranges(tally.seeds) or "none"}. `files` was a folder and an object store, `kafka` one broker, and
+`mysql` MariaDB; all servers ran on the machine of the pipeline and were not killed themselves. Of `console` and
+`memory` nothing is left to compare.
 
 `make kills` does it again and writes this page anew from `{KILLS.name}`.
 """

@@ -21,7 +21,9 @@ from penstock.components.sources.generator import Generator
 from penstock.engine.ledger import BatchEntry
 from penstock.frontends.load import load
 from penstock.graph.build import build
-from penstock.runner.ledger import read_ledger
+from penstock.runner.audit import audit
+from penstock.runner.ledger import read_ledger, read_windows
+from penstock.testing import shared_session
 
 pytestmark = pytest.mark.spark
 
@@ -73,6 +75,12 @@ def test_reporting_corrects_the_hours_of_late_rows(tmp_path: Path) -> None:
     assert dead > 0
     archived = committed_rows(tmp_path / "out" / "reporting-log")
     assert sorted(row["id"] for row in archived) == sorted(row["id"] for row in rows)
+    file = load(path)
+    *hours, last = read_windows(file, tmp_path / "state")
+    assert ({hour.verdict for hour in hours}, last.verdict) == ({"sealed"}, "open")
+    assert sum(hour.entry.rows_in["log"] for hour in (*hours, last)) == len(rows)
+    audited = {item.sink: item.verdict for item in audit(file, tmp_path / "state", shared_session)}
+    assert audited == {"report": "not compared", "archive": "equal"}
 
 
 def test_route_gives_each_row_to_those_who_take_it(tmp_path: Path) -> None:

@@ -33,10 +33,10 @@ def state_partitions(checkpoint: Path) -> int | None:
     return int(found) if found is not None else None
 
 
-def uneven_state(checkpoint: Path) -> bool:
-    """Whether some parts of the state are a version ahead of others, as they are while a batch stores its state."""
+def state_versions(checkpoint: Path) -> dict[Path, int]:
+    """The newest version of each part of the state; they differ while a batch stores its state."""
     parts = (checkpoint / "state").glob("[0-9]*/[0-9]*/")
-    return len({max(map(_state_version, part.rglob("*")), default=0) for part in parts}) > 1
+    return {part: max(map(_state_version, part.rglob("*")), default=0) for part in parts}
 
 
 def _state_version(file: Path) -> int:

@@ -12,11 +12,12 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from penstock.components.shared.crashpoints import AT, HISTORY_POINTS, MEANINGS, TRACE
-from penstock.engine.checkpoint import last_committed, last_number, uneven_state
+from penstock.engine.checkpoint import last_committed, last_number, state_versions
 from penstock.errors import PenstockError
 from penstock.frontends.load import load
 from penstock.runner.loop import RunOptions, state_path
@@ -25,7 +26,7 @@ from penstock.testing.processes import LIGHT, Process, kill, until, with_variabl
 
 MOMENTS = {
     "offsets.written": "Spark has noted what the batch reads; it has not begun",
-    "tasks.running": "tasks of the batch compute",
+    "tasks.running": "the batch has just begun to compute",
     "state.upload": "some of the batch's state is stored, some is not",
     "commit.lost": "every sink and the ledger have the batch; Spark's note of it is gone",
     "commits.written": "Spark has just committed the batch",
@@ -143,7 +144,7 @@ class CrashTest:
         before = self.committed
         return self.kill_when("commits.written", lambda: self.committed > before, target=target)
 
-    def kill_while_tasks_run(self, after: float = 0.1, target: Target = "driver") -> Kill:
+    def kill_while_tasks_run(self, after: float = 0.3, target: Target = "driver") -> Kill:
         """Kills it shortly after the next batch has begun to compute."""
         return self.kill_when("tasks.running", self._in_batch, after=after, target=target)
 
@@ -152,10 +153,11 @@ class CrashTest:
 
         A kill that came too late to hit that counts as one at any other moment, and the next batch is tried.
         """
-        checkpoint = self.state / "checkpoint"
         for _ in range(tries):
-            found = self.kill_when("state.upload", lambda: self._in_batch() and uneven_state(checkpoint), target=target)
-            if uneven_state(checkpoint):
+            before = self._state_versions()
+            halfway = partial(self._half_stored, before)
+            found = self.kill_when("state.upload", halfway, target=target)
+            if halfway():
                 return found
             self.kills[-1] = Kill("random", found.batch, reached=found.reached)
         raise AssertionError(f"state was never half stored in {tries} tries; does the pipeline keep any?")
@@ -201,6 +203,14 @@ class CrashTest:
     def _in_batch(self) -> bool:
         """Whether the run has begun a batch, or has passed a point of its history."""
         return any(line.startswith(("batch.start@", *HISTORY_POINTS)) for line in self.reached())
+
+    def _state_versions(self) -> dict[Path, int]:
+        return state_versions(self.state / "checkpoint")
+
+    def _half_stored(self, before: Mapping[Path, int]) -> bool:
+        """Whether some parts of the state have been stored since then, and others have not."""
+        now = self._state_versions()
+        return now != before and len(set(now.values())) > 1
 
     def _last_reached(self) -> str:
         return next(reversed(self.reached()), "")

@@ -19,7 +19,7 @@ from penstock.spec.fields import Config
 FILE = "PENSTOCK_KILLS"
 WRITING = "random.writing"
 """Kills at random moments that came while the sink was storing a batch."""
-_WRITING = ("sink.before_write", "sink.staged", "sink.in_transaction")
+_WRITING = ("sink.before_write", "sink.staged", "sink.in_transaction", "sink.compacting", "sink.compacted")
 
 
 @dataclass(frozen=True)
