@@ -56,7 +56,11 @@ def test_several_sinks_lose_and_double_nothing_when_killed_at_each_point_in_turn
     [
         # Of these batches 2 and 7 have dead letters, which one sink alone sets aside after its own rows.
         ("row_files", ["sink.compacting@2", "sink.after_commit@4", "sink.compacted@5", "batch.after_ledger@7"]),
-        ("window_table", ["sink.in_transaction@4", "sink.after_commit@5", "batch.after_sinks@7"]),
+        pytest.param(
+            "window_table",
+            ["sink.in_transaction@4", "sink.after_commit@5", "batch.after_sinks@7"],
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_sink_alone_loses_and_doubles_nothing(tmp_path: Path, sink: str, places: list[str]) -> None:
@@ -94,19 +98,18 @@ def test_sinks_on_servers_survive_each_point_in_turn(tmp_path: Path, servers: tu
 
 @pytest.mark.timeout(900)
 def test_kills_from_outside_lose_and_double_nothing(tmp_path: Path) -> None:
-    """At the moments that Spark itself passes, once with the JVM alone, and at random ones."""
-    victim = Victim(tmp_path / "victim", ("row_files", "window_latest", *ROLLED_SINKS, *ROUTED_SINKS))
+    """At the moments that Spark itself passes, once with the JVM alone, and at a random one."""
+    victim = Victim(tmp_path / "victim", ("row_files", *ROLLED_SINKS))
     crashes = victim.crashes
 
     crashes.kill_after_offsets()
-    crashes.kill_while_tasks_run()
     crashes.kill_during_upload()
     crashes.kill_after_commit(target="jvm")
     text = crashes.log.read_text("utf-8")
     assert "error[JVM_DIED] " in text
     assert str(victim.state / "logs" / "spark.log") in text
     assert "Traceback" not in text
-    crashes.kill_often(seed=1, times=2)
+    crashes.kill_often(seed=1, times=1)
     victim.finish()
     crashes.survived()
 
