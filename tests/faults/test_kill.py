@@ -15,7 +15,7 @@ from penstock.testing.processes import LIGHT, Process, descendants, is_running, 
 
 pytestmark = pytest.mark.spark
 
-SEVERAL = ("row_files", "row_table", "window_files", "window_latest", *ROLLED_SINKS, *ROUTED_SINKS)
+SEVERAL = ("row_files", "row_table", "window_files", "window_latest", *ROUTED_SINKS)
 JVM_SECONDS = 5.0
 
 
