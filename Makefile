@@ -1,6 +1,6 @@
 # Every target works from a fresh checkout: those that need the environment set it up first.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check bench format lock docs clean
+.PHONY: help setup demo test test-long kills check bench format lock docs clean
 
 BIN := .venv/bin
 # Spark starts its Python workers with this one, not with whatever `python3` happens to be on the PATH.
@@ -28,6 +28,13 @@ test: setup ## Run the tests; ARGS="tests/spec -k duration" picks some
 
 test-long: setup ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)
+
+# The file is made anew, so that it tells of one run of these tests over the code as it is.
+kills: setup ## Kill pipelines for an hour or so, and write what they survived into the docs
+	rm -f docs/exactly-once-results.json
+	PENSTOCK_KILLS=$(CURDIR)/docs/exactly-once-results.json $(BIN)/python -m pytest tests/faults/test_kill.py \
+		-m "" --timeout 3600 -k "not each_sink_alone" $(ARGS)
+	$(BIN)/python -m penstock.docs
 
 check: setup ## Check format, lint, types, layers and generated docs
 	$(BIN)/ruff format --check .

@@ -9,12 +9,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from penstock.components.sinks.files import read_files
     from penstock.frontends.catalog import formats, sinks, sources, steps
-    from penstock.frontends.python import Bootstrap, EventTime, Late, Node, Pipeline, Throttle
+    from penstock.frontends.python import Bootstrap, EventTime, Late, Ledger, Node, Pipeline, Throttle
 
 __all__ = [
     "Bootstrap",
     "EventTime",
     "Late",
+    "Ledger",
     "Node",
     "Pipeline",
     "Throttle",
@@ -30,6 +31,7 @@ _PLACES = {
     "Bootstrap": "penstock.frontends.python",
     "EventTime": "penstock.frontends.python",
     "Late": "penstock.frontends.python",
+    "Ledger": "penstock.frontends.python",
     "Node": "penstock.frontends.python",
     "Pipeline": "penstock.frontends.python",
     "Throttle": "penstock.frontends.python",

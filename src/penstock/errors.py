@@ -259,6 +259,21 @@ define(
     exit_code=1,
 )
 define(
+    "LEDGER_WITHOUT_WINDOWS",
+    "the ledger of '{name}' does not count by event time",
+    "Add `ledger: {{window: 1 hour}}` to the pipeline; it counts from the next run on.",
+)
+define(
+    "LEDGER_WITHOUT_CHECKSUM",
+    "the ledger of '{name}' keeps no checksums",
+    "Add `ledger: {{checksum: [id]}}` to the pipeline, with the columns that identify a row.",
+)
+define(
+    "CHECKSUM_COLUMN",
+    "`ledger.checksum` names '{column}', {reason}",
+    "Name columns of text, whole numbers or dates that a sink stores.",
+)
+define(
     "HISTORY_UNBOUNDED",
     "'{component}' cannot be the history of '{node}': it has no end",
     "A history is read with one of: {known}.",
@@ -380,7 +395,7 @@ define(
 )
 define("TABLE_UNREADABLE", "'{node}' cannot read the table {path}: {reason}", "Check the file and its format.")
 define("COLUMN_TYPE", "'{node}' needs column '{column}' to be {wanted}, and it is {found}", "Cast it in a step before.")
-define("REPLAY_IMPOSSIBLE", "'{step}': late rows cannot be fed again: {reason}", "{advice}", exit_code=4)
+define("REPLAY_IMPOSSIBLE", "'{step}': rows cannot be fed again: {reason}", "{advice}", exit_code=4)
 define("AGGREGATE_INVALID", "'{name}: {text}' is not an aggregate: {reason}", "{advice}")
 define(
     "AGGREGATE_UNRESOLVED",

@@ -22,6 +22,7 @@ from tests.engine.running import json_lines, run
 from tests.servers.s3 import S3
 
 from penstock.components.base import CheckContext, SinkContext, SinkWriter
+from penstock.components.shared.checksum import Content, python_sum
 from penstock.components.shared.s3 import S3 as Setting
 from penstock.components.sinks.delta import Delta
 from penstock.errors import PenstockError
@@ -145,6 +146,16 @@ def test_files_of_tasks_that_no_commit_names_are_not_read(table: Table, at_point
     assert table.rows() == []
     assert table.open(epoch=2).write(batch(0, epoch=2), frame(table.spark, ("a", 1))) is True
     assert table.rows() == [("a", 1)]
+
+
+def test_what_it_holds_can_be_audited_without_spark(table: Table) -> None:
+    writer = table.open(partition_by=("id",))
+    for number in range(2):
+        writer.write(batch(number), frame(table.spark, ("a", number), ("b", number)))
+    nobody: Any = None
+    context = SinkContext(nobody, "out", Path(), "demo", "l1", 1, {})
+    expected = sum(python_sum(name, number) for name in "ab" for number in range(2))
+    assert Delta(path=table.path).content(context, ["id", "n"]) == Content(4, expected)
 
 
 # --- who writes ----------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.components.test_files_sink import batch, frame
-from tests.faults.processes import until
 from tests.servers.base import free_port
 from tests.servers.fixtures import missing
 from tests.servers.s3 import S3
@@ -25,6 +24,7 @@ from tests.servers.s3 import S3
 from penstock import read_files
 from penstock.components.base import ReadContext, SinkContext, SinkWriter
 from penstock.components.formats.text import Text
+from penstock.components.shared.checksum import Content, python_sum
 from penstock.components.shared.manifests import FOLDER
 from penstock.components.shared.place import Place
 from penstock.components.shared.s3 import S3 as Setting
@@ -35,6 +35,7 @@ from penstock.components.sinks.files import Files
 from penstock.components.sources.files import Files as FilesSource
 from penstock.engine.jars import jars_of
 from penstock.errors import PenstockError
+from penstock.testing.processes import until
 
 pytestmark = pytest.mark.spark
 
@@ -94,6 +95,9 @@ def test_a_batch_is_stored_once_and_nothing_is_ever_copied(bucket: Bucket) -> No
     assert not [operation for operation in counts if "Copy" in operation]
     manifests = [key for operation, key, status in asked if operation == "PutObject" and FOLDER in key]
     assert len(manifests) == len(set(manifests)) == 7
+    context = SinkContext(bucket.spark, "out", Path(), "demo", "l1", 1, {})
+    held = Files(path=bucket.path, s3=bucket.setting).content(context, ["id", "n"])
+    assert held == Content(8, sum(python_sum(name, number) for name in "ab" for number in range(4)))
     kept = [name for name in bucket.s3.files(bucket.name) if name.endswith(".parquet")]
     assert len(kept) == 1
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from tests.faults.processes import LIGHT, Process, children, is_running, penstock, until
 from tests.faults.victim import committed_rows, contents
+
+from penstock.testing.processes import LIGHT, Process, children, is_running, penstock, until
 
 pytestmark = pytest.mark.spark
 

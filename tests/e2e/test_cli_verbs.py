@@ -13,9 +13,10 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 from tests.e2e.commands import Command
-from tests.faults.processes import LIGHT
-from tests.faults.processes import penstock as penstock_process
 from tests.faults.victim import committed_rows
+
+from penstock.testing.processes import LIGHT
+from penstock.testing.processes import penstock as penstock_process
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.yaml"
 

@@ -195,6 +195,7 @@ def test_a_path_in_an_object_store_needs_its_file_system_where_spark_reads_it(
         """
     )
     assert sets_for(file.pipeline) == needed
+    assert sets_for(file.pipeline, audited=True) == ("s3",)
 
 
 def test_an_object_store_that_the_environment_names_is_read_there(

@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
-from penstock.engine.progress import Status, batch_report
+from penstock.engine.progress import Status, Waiting, batch_report
 
 PROGRESS: dict[str, Any] = {
     "batchId": 7,
@@ -64,3 +64,14 @@ def test_the_lag_is_the_time_from_the_watermark_to_now() -> None:
     assert replace(status, last=batch_report(PROGRESS, [])).lag(now) == dt.timedelta(seconds=150)
     unmoved = batch_report({**PROGRESS, "eventTime": {}}, [])
     assert replace(status, last=unmoved).lag(now) is None
+
+
+def test_the_time_until_nothing_waits_follows_the_pace_of_the_last_while() -> None:
+    waiting = Waiting().noted(0.0, 1_000)
+    assert waiting.seconds_left is None
+    assert waiting.noted(10.0, 750).seconds_left == 30.0
+    assert waiting.noted(10.0, 1_000).seconds_left is None
+    assert waiting.noted(10.0, 1_001).seconds_left == float("inf")
+    assert waiting.noted(10.0, 0).seconds_left is None
+    # What was long ago no longer counts.
+    assert waiting.noted(50.0, 900).noted(100.0, 800).seconds_left == 400.0

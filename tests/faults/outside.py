@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow.parquet
 from tests.faults.victim import shown
-
-from penstock.components.shared.crashpoints import POINTS
 
 if TYPE_CHECKING:
     from tests.servers.kafka import Kafka
@@ -24,8 +22,7 @@ class Outside(Protocol):
     """A sink on a server."""
 
     @property
-    def crashes(self) -> Sequence[str]:
-        """Where it is killed, one after the other, as `point@batch`."""
+    def kind(self) -> str: ...
 
     @property
     def config(self) -> str: ...
@@ -36,16 +33,13 @@ class Outside(Protocol):
     def ids(self) -> list[int]: ...
 
 
-EVERYWHERE = tuple(f"{point}@{batch}" for batch, point in enumerate(POINTS[1:]))
-
-
 @dataclass(frozen=True)
 class Objects:
     """Files in a bucket, merged every few batches."""
 
     s3: S3
     bucket: str
-    crashes: Sequence[str] = ("sink.compacting@2", "sink.compacted@5")
+    kind: str = "s3"
 
     @property
     def config(self) -> str:
@@ -75,18 +69,21 @@ class Table:
     kind: str
     server: Postgres | MariaDb
     database: Database
-    crashes: Sequence[str] = EVERYWHERE
+
+    @property
+    def _variable(self) -> str:
+        return f"VICTIM_{self.kind.upper()}"
 
     @property
     def config(self) -> str:
         # A few rows are already many, so that tasks load them themselves.
-        return f'{self.kind}: {{url: "${{secret:env/VICTIM_URL}}", table: victims, bulkRows: 15}}'
+        return f'{self.kind}: {{url: "${{secret:env/{self._variable}}}", table: victims, bulkRows: 15}}'
 
     @property
     def env(self) -> Mapping[str, str]:
         place = self.database
         scheme = "postgresql" if self.kind == "postgres" else "mysql"
-        return {"VICTIM_URL": f"{scheme}://{place.user}:{place.password}@{place.host}:{place.port}/{place.name}"}
+        return {self._variable: f"{scheme}://{place.user}:{place.password}@{place.host}:{place.port}/{place.name}"}
 
     def ids(self) -> list[int]:
         with self.server.connect(self.database.name) as connection, connection.cursor() as cursor:
@@ -107,8 +104,8 @@ class Topic:
 
     kafka: Kafka
     topic: str
+    kind: str = "kafka"
     env: Mapping[str, str] = field(default_factory=dict)
-    crashes: Sequence[str] = EVERYWHERE
 
     @property
     def config(self) -> str:

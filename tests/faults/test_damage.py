@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.faults.processes import LIGHT, penstock
 from tests.faults.victim import Victim, contents
 
 from penstock.components.sinks.sqlite import BATCHES
+from penstock.testing.processes import LIGHT, penstock
 
 pytestmark = pytest.mark.spark
 
@@ -22,9 +22,7 @@ pytestmark = pytest.mark.spark
 def done(tmp_path_factory: pytest.TempPathFactory) -> Victim:
     """A pipeline that has run to its end; tests damage copies of it."""
     victim = Victim(tmp_path_factory.mktemp("done") / "victim", ("window_table",), files=4)
-    code, text = victim.run()
-    assert code == 0, text
-    victim.check_complete()
+    victim.finish()
     return victim
 
 

@@ -2,174 +2,165 @@
 
 from __future__ import annotations
 
-import random
 import signal
-import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from tests.faults.outside import Objects, Outside, Table, Topic
-from tests.faults.processes import LIGHT, Process, descendants, is_running, kill, until
-from tests.faults.victim import DELTA_SINKS, FILES, ROLLED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
+from tests.faults.victim import DELTA_SINKS, FILES, ROLLED_SINKS, ROUTED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
 
 from penstock.components.shared.crashpoints import POINTS
+from penstock.testing.processes import LIGHT, Process, descendants, is_running, kill, until
 
 pytestmark = pytest.mark.spark
 
-SEVERAL = (*ROW_SINKS, *WINDOW_SINKS, *ROLLED_SINKS)
+SEVERAL = ("row_files", "row_table", *DELTA_SINKS, "window_files", "window_latest", *ROUTED_SINKS)
 JVM_SECONDS = 5.0
 
 
-def crash(victim: Victim, place: str) -> None:
-    code, text = victim.run(crash_at=place)
-    assert code == -signal.SIGKILL, f"{place}: ended with {code}\n{text}"
-    victim.check_nothing_twice()
+def kill_at(victim: Victim, places: Iterable[str]) -> None:
+    for place in places:
+        point, batch, *sink = place.split("@")
+        victim.crashes.kill_at(point, int(batch), *sink)
 
 
-def finish(victim: Victim) -> None:
-    code, text = victim.run()
-    assert code == 0, text
-    victim.check_complete()
+def finish_twice(victim: Victim) -> None:
+    """To its end, and once more with the last batch given again."""
+    victim.finish()
+    last = victim.crashes.forget_commit().batch
+    victim.finish()
+    assert victim.crashes.committed == last
+    victim.crashes.survived()
+
+
+@pytest.mark.timeout(900)
+def test_several_sinks_lose_and_double_nothing_when_killed_at_each_point_in_turn(tmp_path: Path) -> None:
+    victim = Victim(tmp_path / "victim", SEVERAL)
+    places = [
+        "batch.start@0", "sink.in_transaction@1@row_files", "sink.after_commit@2@row_files",
+        "sink.in_transaction@3@row_table", "sink.after_commit@4@window_latest",
+        "sink.in_transaction@5@row_delta", "sink.after_commit@5@latest_delta",
+        # One output of a route has the batch, the other does not.
+        "sink.after_commit@5@routed_first",
+        # Batch 7 has dead letters, so the transaction it dies in is theirs.
+        "sink.in_transaction@7", "batch.after_ledger@8",
+    ]  # fmt: skip
+
+    kill_at(victim, places)
+    finish_twice(victim)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("sinks", "crashes"),
+    ("sink", "places"),
     [
-        # Batch 7 has dead letters, so the transaction it dies in is theirs.
+        # Of these batches 2 and 7 have dead letters, which one sink alone sets aside after its own rows.
+        ("row_files", ["sink.compacting@2", "sink.after_commit@4", "sink.compacted@5", "batch.after_ledger@7"]),
         pytest.param(
-            SEVERAL,
-            [*(f"{point}@{batch}" for batch, point in enumerate(POINTS, 1)), "sink.in_transaction@7"],
-            id="several sinks",
-        ),
-        # Before this point several sinks and one go the same way. Of these batches 2, 4 and 7 have dead letters.
-        pytest.param(
-            ("row_files",),
-            [
-                "sink.compacting@2", "sink.in_transaction@3", "sink.after_commit@4", "sink.compacted@5",
-                "batch.after_ledger@7",
-            ],
-            id="rows to files",
-        ),
-        pytest.param(DELTA_SINKS[:1], ["sink.in_transaction@1"], id="rows to delta"),
-        pytest.param(
-            ("window_table",), [f"{point}@{batch}" for batch, point in zip((1, 2, 4, 7, 8), POINTS[1:], strict=True)],
-            id="windows to a table",
+            "window_table",
+            ["sink.in_transaction@4", "sink.after_commit@5", "batch.after_sinks@7"],
+            marks=pytest.mark.long,
         ),
     ],
-)  # fmt: skip
-def test_nothing_is_lost_or_doubled_when_killed_at_each_point_in_turn(
-    tmp_path: Path, sinks: tuple[str, ...], crashes: list[str]
-) -> None:
-    victim = Victim(tmp_path / "victim", sinks)
+)
+def test_a_sink_alone_loses_and_doubles_nothing(tmp_path: Path, sink: str, places: list[str]) -> None:
+    victim = Victim(tmp_path / "victim", (sink,))
 
-    for place in crashes:
-        crash(victim, place)
-    finish(victim)
-
-    last = victim.forget_last_commit()
-    finish(victim)
-    assert victim.numbers("commits")[-1] == last
+    kill_at(victim, places)
+    victim.finish()
+    victim.crashes.survived()
 
 
 @pytest.fixture
-def outside(request: pytest.FixtureRequest) -> Outside:
-    """The sink on a server that a test names."""
-    if request.param == "s3":
-        return Objects(request.getfixturevalue("s3"), request.getfixturevalue("s3_bucket"))
-    if request.param == "kafka":
-        return Topic(request.getfixturevalue("kafka"), request.getfixturevalue("kafka_topic"))
-    server = {"postgres": "postgres", "mysql": "mariadb"}[request.param]
-    return Table(request.param, request.getfixturevalue(server), request.getfixturevalue(f"{server}_database"))
+def servers(request: pytest.FixtureRequest) -> tuple[Outside, ...]:
+    """A sink on each kind of server."""
+    found: list[Outside] = [Topic(request.getfixturevalue("kafka"), request.getfixturevalue("kafka_topic"))]
+    for kind, server in (("postgres", "postgres"), ("mysql", "mariadb")):
+        found.append(Table(kind, request.getfixturevalue(server), request.getfixturevalue(f"{server}_database")))
+    found.append(Objects(request.getfixturevalue("s3"), request.getfixturevalue("s3_bucket")))
+    return tuple(found)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("outside", ["postgres", "mysql", "kafka", "s3"], indirect=True)
-def test_a_sink_on_a_server_survives_each_point_in_turn(tmp_path: Path, outside: Outside) -> None:
-    victim = Victim(tmp_path / "victim", (), outside=outside)
+def test_sinks_on_servers_survive_each_point_in_turn(tmp_path: Path, servers: tuple[Outside, ...]) -> None:
+    victim = Victim(tmp_path / "victim", (), outside=servers)
+    places = [
+        "sink.in_transaction@1@kafka", "sink.after_commit@1@kafka",
+        "sink.staged@2@postgres", "sink.in_transaction@3@postgres", "sink.after_commit@3@postgres",
+        "sink.staged@4@mysql", "sink.in_transaction@4@mysql", "sink.after_commit@5@mysql",
+        "sink.in_transaction@5@s3", "sink.compacting@5@s3", "sink.after_commit@6@s3", "batch.after_ledger@7",
+        "sink.compacted@8@s3",
+    ]  # fmt: skip
 
-    for place in outside.crashes:
-        crash(victim, place)
-    finish(victim)
+    kill_at(victim, places)
+    finish_twice(victim)
 
-    victim.forget_last_commit()
-    finish(victim)
+
+@pytest.mark.timeout(900)
+def test_kills_from_outside_lose_and_double_nothing(tmp_path: Path) -> None:
+    """At the moments that Spark itself passes, once with the JVM alone, and at a random one."""
+    victim = Victim(tmp_path / "victim", ("row_files", *ROLLED_SINKS))
+    crashes = victim.crashes
+
+    crashes.kill_after_offsets()
+    crashes.kill_during_upload()
+    crashes.kill_after_commit(target="jvm")
+    text = crashes.log.read_text("utf-8")
+    assert "error[JVM_DIED] " in text
+    assert str(victim.state / "logs" / "spark.log") in text
+    assert "Traceback" not in text
+    crashes.kill_often(seed=1, times=1)
+    victim.finish()
+    crashes.survived()
+
+
+@pytest.mark.timeout(900)
+def test_history_and_dead_letters_that_are_fed_back_survive_kills(tmp_path: Path) -> None:
+    victim = Victim(tmp_path / "victim", ("row_files", "row_table"), history=4, ruled=True)
+    crashes = victim.crashes
+
+    kill_at(victim, ["history.copied@0", "sink.after_commit@1@row_files", "history.read@0"])
+    crashes.kill_at("sink.in_transaction", crashes.committed + 2, "row_table")
+    victim.finish()
+
+    fed_back = victim.mend()
+    assert fed_back == len(victim.against_the_rule)
+    next_batch = crashes.committed + 1
+    crashes.kill_at("sink.after_commit", next_batch, "row_files")
+    crashes.kill_at("batch.after_ledger", next_batch)
+    victim.finish()
+    crashes.survived()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("batch", [0, 3, FILES - 1])
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("sink", [*SEVERAL, *DELTA_SINKS])
+@pytest.mark.parametrize("sink", [*ROW_SINKS, *DELTA_SINKS, *WINDOW_SINKS, *ROLLED_SINKS])
 def test_each_sink_alone_survives_each_point(tmp_path: Path, sink: str, point: str, batch: int) -> None:
     victim = Victim(tmp_path / "victim", (sink,))
 
-    crash(victim, f"{point}@{batch}")
-    finish(victim)
+    victim.crashes.kill_at(point, batch)
+    victim.finish()
+    victim.crashes.survived()
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("batch", [2, 5, 8])
-@pytest.mark.parametrize("point", ["sink.before_write", "sink.in_transaction", "sink.compacting", "sink.compacted"])
-@pytest.mark.parametrize("outside", ["s3"], indirect=True)
-def test_files_in_an_object_store_survive_each_point(tmp_path: Path, outside: Outside, point: str, batch: int) -> None:
-    victim = Victim(tmp_path / "victim", ("row_files",), outside=outside)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_ten_random_kills_of_all_sinks_lose_and_double_nothing(
+    tmp_path: Path, servers: tuple[Outside, ...], seed: int
+) -> None:
+    """Two hundred kills for every sink in all: ten for each seed, of a pipeline that has all of them.
 
-    crash(victim, f"{point}@{batch}")
-    finish(victim)
+    Every second one keeps no state, so that its batches are short and the kills hit other moments.
+    """
+    victim = Victim(tmp_path / "victim", SEVERAL if seed % 2 else ROW_SINKS, files=30, outside=servers)
 
-    victim.forget_last_commit()
-    finish(victim)
-
-
-def kill_between_commits(process: Process, victim: Victim, chance: random.Random) -> None:
-    done = len(victim.numbers("commits"))
-    process.wait_until(lambda: len(victim.numbers("commits")) > done, "the next commit")
-    jvm = process.jvm()
-    time.sleep(chance.uniform(0, 1.5))  # the moment is what the seed chooses
-    process.signal(signal.SIGKILL)
-    process.wait()
-    until(lambda: not is_running(jvm), "the JVM's end", JVM_SECONDS)
-
-
-def killed_at_random(folder: Path, seed: int, kills: int) -> None:
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    victim = Victim(folder / "victim", SEVERAL, files=20)
-    for _ in range(kills):
-        with victim.start() as process:
-            kill_between_commits(process, victim, chance)
-        victim.check_nothing_twice()
-    finish(victim)
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_kill_while_tasks_run_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
-    killed_at_random(tmp_path, seed, kills=2)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(100, 130))
-def test_many_kills_while_tasks_run_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
-    killed_at_random(tmp_path, seed, kills=4)
-
-
-@pytest.mark.timeout(600)
-def test_a_run_ends_with_its_jvm_and_goes_on_from_there(tmp_path: Path) -> None:
-    victim = Victim(tmp_path / "victim", ("row_files", "row_table"))
-    with victim.start() as process:
-        process.wait_until(lambda: victim.numbers("commits"), "the first commit")
-        kill(process.jvm())
-        assert process.wait(30) == 1
-    assert "error[JVM_DIED] " in process.text
-    assert str(victim.state / "logs" / "spark.log") in process.text
-    assert "Traceback" not in process.text
-    victim.check_nothing_twice()
-
-    finish(victim)
+    assert victim.crashes.kill_often(seed, times=10) == 10
+    victim.finish()
+    victim.crashes.survived()
 
 
 HOLDING_STEP = """\

@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet
 from deltalake import DeltaTable
-from tests.faults.processes import LIGHT, Process
+
+from penstock.frontends.load import load
+from penstock.runner.ledger import read_ledger
+from penstock.runner.replay import replay_dead
+from penstock.testing import CrashTest
 
 if TYPE_CHECKING:
     from tests.faults.outside import Outside
@@ -43,6 +47,13 @@ spec:
       format: {json: {schema: {id: bigint, ts: timestamp, user: string, amount: bigint}}}
       eventTime: {column: ts, maxDelay: 30 seconds}
 """
+_HISTORY = """\
+      bootstrap: {{files: {{path: ./old}}, until: "{until}"}}
+"""
+_RULE = "id % 20 <> 13"
+_RULED = """\
+    known: {{from: events, expect: {{rule: {rule}}}}}
+"""
 _WINDOWED = """\
     per_minute:
       from: events
@@ -52,6 +63,9 @@ _WINDOWED = """\
 """
 _ROLLED = """\
     recent: {from: events, rolling: {by: [user], over: 5 minutes, values: {seen: count(*), spent: sum(amount)}}}
+"""
+_ROUTED = """\
+    by_user: {from: events, route: {by: user, to: {first: u0, rest: otherwise}}}
 """
 _SINKS = {
     "row_files": "{from: events, files: {path: ./out/rows, compact: 3}}",
@@ -63,11 +77,15 @@ _SINKS = {
     "window_table": "{from: per_minute, sqlite: {path: ./out/out.db, table: window_table}}",
     "window_latest": "{from: per_minute, sqlite: {path: ./out/out.db, table: window_latest, key: [minute, user]}}",
     "rolled_table": "{from: recent, sqlite: {path: ./out/out.db, table: rolled_table}}",
+    "routed_first": "{from: by_user.first, sqlite: {path: ./out/out.db, table: routed_first}}",
+    "routed_rest": "{from: by_user.rest, files: {path: ./out/rest, format: json}}",
 }
+_FOLDERS = {"row_files": "rows", "window_files": "windows", "routed_rest": "rest"}
 ROW_SINKS = ("row_files", "row_table", "row_latest")
 DELTA_SINKS = ("row_delta", "latest_delta")
 WINDOW_SINKS = ("window_files", "window_table", "window_latest")
 ROLLED_SINKS = ("rolled_table",)
+ROUTED_SINKS = ("routed_first", "routed_rest")
 
 Window = tuple[int, str, int, int, int]
 Rolled = tuple[int, int, int]
@@ -80,22 +98,37 @@ class Victim:
     folder: Path
     sinks: tuple[str, ...]
     files: int = FILES
+    outside: tuple[Outside, ...] = ()
+    """Sinks on servers, which get all rows."""
+    history: int = 0
+    """How many of the files are history, which is read first."""
+    ruled: bool = False
+    """Whether there is a rule that some rows break; only for sinks of rows."""
     good: dict[int, dict[str, Any]] = field(default_factory=dict)
     bad: set[int] = field(default_factory=set)
-    outside: Outside | None = None
-    """A sink on a server, which gets all rows."""
+    mended: list[str] = field(default_factory=list)
+    """The rule that was put in place of the first one."""
 
     def __post_init__(self) -> None:
-        wanted = ((WINDOW_SINKS, _WINDOWED), (ROLLED_SINKS, _ROLLED))
-        steps = "".join(text for names, text in wanted if any(sink in names for sink in self.sinks))
-        sinks = "".join(f"    {name}: {_SINKS[name]}\n" for name in self.sinks)
-        if self.outside is not None:
-            sinks += f"    outside: {{from: events, {self.outside.config}}}\n"
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "in").mkdir()
-        self.pipeline.write_text(f"{_HEAD}{'  steps:' if steps else ''}\n{steps}  sinks:\n{sinks}", "utf-8")
+        for name in ("in", "old"):
+            (self.folder / name).mkdir()
         for number in range(self.files):
             self._add_file(number)
+        self._write_pipeline()
+
+    def _write_pipeline(self) -> None:
+        until = _START + dt.timedelta(seconds=self.history * ROWS_PER_FILE * _SECONDS_PER_ROW)
+        head = _HEAD + (_HISTORY.format(until=until.isoformat()) if self.history else "")
+        wanted = ((WINDOW_SINKS, _WINDOWED), (ROLLED_SINKS, _ROLLED), (ROUTED_SINKS, _ROUTED))
+        steps = "".join(text for names, text in wanted if any(sink in names for sink in self.sinks))
+        steps += _RULED.format(rule=[_RULE, *self.mended][-1]) if self.ruled else ""
+        sinks = "".join(f"    {name}: {_SINKS[name]}\n" for name in self.sinks)
+        sinks += "".join(f"    {item.kind}: {{from: events, {item.config}}}\n" for item in self.outside)
+        if self.ruled:
+            sinks = sinks.replace("{from: events,", "{from: known,")
+        text = f"{head}{'  steps:' if steps else ''}\n{steps}  sinks:\n{sinks}"
+        self.pipeline.write_text(text, "utf-8")
 
     @property
     def pipeline(self) -> Path:
@@ -122,31 +155,37 @@ class Victim:
         hidden = self.folder / f".{number:04d}.json"
         hidden.write_text("\n".join(lines) + "\n", "utf-8")
         os.utime(hidden, (1_700_000_000 + number, 1_700_000_000 + number))
-        hidden.rename(self.folder / "in" / f"{number:04d}.json")
+        hidden.rename(self.folder / ("old" if number < self.history else "in") / f"{number:04d}.json")
 
     # --- running -----------------------------------------------------------------------------------------
 
-    def start(self, *options: object, crash_at: str = "") -> Process:
-        env = {"PENSTOCK_CRASH_AT": crash_at, **(self.outside.env if self.outside else {})}
-        return Process(["run", self.pipeline, "--once", *LIGHT, *options], self.folder / "run.log", env)
+    @cached_property
+    def crashes(self) -> CrashTest:
+        env = {name: value for item in self.outside for name, value in item.env.items()}
+        return CrashTest(self.pipeline, check=self.check_nothing_twice, env=env)
 
-    def run(self, *options: object, crash_at: str = "") -> tuple[int, str]:
-        with self.start(*options, crash_at=crash_at) as process:
-            return process.wait(), process.text
+    def finish(self) -> None:
+        """Lets it come to its end, and looks at everything."""
+        self.crashes.finish()
+        self.check_complete()
 
-    def numbers(self, log: str) -> list[int]:
-        """The batches in one of Spark's logs, `offsets` or `commits`."""
-        folder = self.state / "checkpoint" / log
-        return sorted(int(entry.name) for entry in folder.glob("*") if entry.name.isdigit())
-
-    def forget_last_commit(self) -> int:
-        """Makes it look as if the last run had died between the sinks' commit and Spark's."""
-        last = self.numbers("commits")[-1]
-        for name in (str(last), f".{last}.crc"):
-            (self.state / "checkpoint" / "commits" / name).unlink()
-        return last
+    def mend(self) -> int:
+        """Changes the rule so that all rows keep to it, and feeds those back that broke it; how many."""
+        self.mended.append("id >= 0")
+        self._write_pipeline()
+        return sum(item.rows for item in replay_dead(load(self.pipeline), self.state, "known").steps)
 
     # --- what must be there ------------------------------------------------------------------------------
+
+    @property
+    def against_the_rule(self) -> set[int]:
+        return {row_id for row_id in self.good if row_id % 20 == 13} if self.ruled else set()
+
+    def ids(self, sink: str) -> set[int]:
+        """The rows that a sink of rows must hold in the end."""
+        if sink in ROUTED_SINKS:
+            return {row_id for row_id, row in self.good.items() if (row["user"] == "u0") == (sink == "routed_first")}
+        return set(self.good) - (set() if self.mended else self.against_the_rule)
 
     @cached_property
     def windows(self) -> list[Window]:
@@ -179,8 +218,8 @@ class Victim:
 
     def stored(self, sink: str) -> list[dict[str, Any]]:
         """The committed rows of a sink."""
-        if sink.endswith("_files"):
-            return committed_rows(self.folder / "out" / ("rows" if sink == "row_files" else "windows"))
+        if sink in _FOLDERS:
+            return committed_rows(self.folder / "out" / _FOLDERS[sink])
         if sink in DELTA_SINKS:
             place = str(self.folder / "out" / sink)
             return DeltaTable(place).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(place) else []
@@ -207,52 +246,51 @@ class Victim:
 
     def check_nothing_twice(self) -> None:
         """Holds at any moment, also right after a kill."""
-        if self.outside is not None:
-            ids = self.outside.ids()
-            assert repeated(ids) == []
-            assert set(ids) <= set(self.good)
+        for item in self.outside:
+            _refuse_wrong(item.ids(), self.ids(item.kind))
         for sink in self.sinks:
-            if sink in (*ROW_SINKS, *DELTA_SINKS):
-                ids = [row["id"] for row in self.stored(sink)]
-                assert repeated(ids) == []
-                assert set(ids) <= set(self.good)
-            elif sink in ROLLED_SINKS:
-                rolled = [_rolled(row) for row in self.stored(sink)]
-                assert repeated(rolled) == []
-                assert set(rolled) <= set(self.rolled)
+            if sink in ROLLED_SINKS:
+                _refuse_wrong([_rolled(row) for row in self.stored(sink)], set(self.rolled))
+            elif sink in WINDOW_SINKS:
+                _refuse_wrong([_window(row) for row in self.stored(sink)], set(self.windows))
             else:
-                found = [_window(row) for row in self.stored(sink)]
-                assert repeated(found) == []
-                assert set(found) <= set(self.windows)
+                _refuse_wrong([row["id"] for row in self.stored(sink)], self.ids(sink))
 
     def check_complete(self) -> None:
         """Nothing lost, nothing twice, and the ledger adds up."""
-        if self.outside is not None:
-            assert sorted(self.outside.ids()) == sorted(self.good)
+        for item in self.outside:
+            assert sorted(item.ids()) == sorted(self.ids(item.kind)), item.kind
         for sink in self.sinks:
-            if sink in (*ROW_SINKS, *DELTA_SINKS):
-                rows = self.stored(sink)
-                assert sorted(row["id"] for row in rows) == sorted(self.good), sink
-                assert sum(row["amount"] for row in rows) == sum(row["amount"] for row in self.good.values()), sink
-            elif sink in ROLLED_SINKS:
+            if sink in ROLLED_SINKS:
                 assert sorted(_rolled(row) for row in self.stored(sink)) == self.rolled, sink
-            else:
+            elif sink in WINDOW_SINKS:
                 assert sorted(_window(row) for row in self.stored(sink)) == self.windows, sink
+            else:
+                rows, wanted = self.stored(sink), self.ids(sink)
+                assert sorted(row["id"] for row in rows) == sorted(wanted), sink
+                assert sum(row["amount"] for row in rows) == sum(self.good[row_id]["amount"] for row_id in wanted), sink
         dead = [_dead_id(letter["raw"]) for letter in self.dead_letters()]
         assert sorted(dead) == sorted(self.bad)
+        broken = {"known": len(self.against_the_rule)} if self.ruled else {}
         assert self.ledger() == {
             "in": {"events": len(self.good) + len(self.bad)},
-            "dead": {"events": len(self.bad)},
+            "dead": {"events": len(self.bad), **broken},
             "out": {sink: self._expected_count(sink) for sink in self._all_sinks()},
         }
+        assert read_ledger(self.crashes.file, self.state).verdict == "sealed"
 
     def _all_sinks(self) -> tuple[str, ...]:
-        return self.sinks if self.outside is None else (*self.sinks, "outside")
+        return (*self.sinks, *(item.kind for item in self.outside))
 
     def _expected_count(self, sink: str) -> int:
-        if sink in (*ROW_SINKS, *DELTA_SINKS, "outside"):
-            return len(self.good)
-        return len(self.rolled if sink in ROLLED_SINKS else self.windows)
+        if sink in ROLLED_SINKS:
+            return len(self.rolled)
+        return len(self.windows if sink in WINDOW_SINKS else self.ids(sink))
+
+
+def _refuse_wrong(found: list[Any], wanted: set[Any]) -> None:
+    assert repeated(found) == []
+    assert set(found) <= wanted
 
 
 def _spoilt(row: dict[str, Any], place: int) -> str:

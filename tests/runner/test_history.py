@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -148,6 +150,20 @@ def test_without_a_cut_all_of_the_history_comes_first(project: Project) -> None:
     project.put("in/a.json", json_lines([{**item, "ts": item["ts"].isoformat()} for item in live]))
     course(project.build(pipeline(until=False)), project.folder / "state")
     assert found(project.folder) == expected(old + live)
+
+
+@pytest.mark.spark
+def test_a_table_can_be_the_history(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, live = [row(number, number * 10 % CUT) for number in range(1, 300)], [row(1000, CUT), row(1001, CUT + 100)]
+    with closing(sqlite3.connect(project.folder / "old.db")) as db:
+        db.execute("CREATE TABLE old (id BIGINT NOT NULL PRIMARY KEY, ts TIMESTAMP, user TEXT, n BIGINT)")
+        rows = [(item["id"], item["ts"].strftime("%Y-%m-%d %H:%M:%S"), item["user"], item["n"]) for item in old]
+        db.executemany("INSERT INTO old VALUES (?, ?, ?, ?)", rows)
+        db.commit()
+    project.put("in/a.json", json_lines([{**item, "ts": item["ts"].isoformat()} for item in live]))
+    course(project.build(pipeline('sql_poll: {url: "sqlite:///old.db", table: old, order: id}')), project.folder / "s")
+    assert found(project.folder) == expected(old + live)
+    assert [path.name for path in (project.folder / "s" / "spool" / "history" / "events").iterdir()] == ["plan.json"]
 
 
 @pytest.mark.spark

@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from tests.faults.processes import is_running, until
 from tests.servers.fixtures import missing
 from tests.servers.kafka import Kafka
 from tests.servers.mariadb import MariaDb
@@ -24,6 +23,7 @@ from tests.servers.sql import Database
 
 from penstock.engine.jars import jars_of
 from penstock.errors import PenstockError
+from penstock.testing.processes import is_running, until
 
 # --- Kafka ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +11,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.output import Format, out, print_json
+from penstock.cli.output import Format, out, print_json, working
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.components.shared.checksum import Content
     from penstock.engine.ledger import BatchEntry
-    from penstock.runner.ledger import Account, Judged
+    from penstock.runner.audit import Audited
+    from penstock.runner.ledger import Account, JudgedWindow
+    from penstock.spec.location import PipelineFile
 
 _COLOURS = {"sealed": "green", "open": "yellow", "unbalanced": "bold red"}
-_COLUMNS = ("in", "dead", "filtered", "late", "corrections", "out")
+_COLUMNS = ("in", "dead", "filtered", "late", "corrections", "replayed", "out")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,19 +36,33 @@ def ledger(
         Path | None, typer.Option("--state-dir", help="Where state is kept. Default: .penstock/NAME beside the file.")
     ] = None,
     last: Annotated[int, typer.Option("--last", min=1, help="How many batches to show, the newest ones.")] = 20,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="By windows of event time instead of batches; needs `ledger.window`.")
+    ] = False,
+    audit: Annotated[
+        bool,
+        typer.Option("--audit", help="Read the sinks and compare them with the ledger; needs `ledger.checksum`."),
+    ] = False,
     output: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.text,
 ) -> None:
     """Show what became of the rows of each batch, and whether the counts add up.
 
-    A batch is sealed when it is committed and its counts add up, and open while it may be run again. The command ends
-    with 1 if a batch is unbalanced.
+    A batch is sealed when it is committed and its counts add up, and open while it may be run again. A window of event
+    time is sealed when the watermark has passed its end. The command ends with 1 if anything is unbalanced.
     """
     from penstock.frontends.load import load
-    from penstock.runner.ledger import read_ledger
+    from penstock.runner.ledger import read_ledger, read_windows
     from penstock.runner.loop import RunOptions, state_path
 
     loaded = load(file)
-    account = read_ledger(loaded, state_path(loaded, RunOptions(state_dir=state_dir)))
+    state = state_path(loaded, RunOptions(state_dir=state_dir))
+    if audit:
+        _audit(loaded, state, output)
+        return
+    if windows:
+        _show_windows(read_windows(loaded, state), last, output)
+        return
+    account = read_ledger(loaded, state)
     if output is Format.json:
         print_json(_as_json(account, last))
     else:
@@ -52,7 +72,15 @@ def ledger(
 
 
 def _counts(entry: BatchEntry) -> dict[str, Mapping[str, int]]:
-    parts = (entry.rows_in, entry.rows_dead, entry.filtered, entry.late, entry.corrections, entry.rows_out)
+    parts = (
+        entry.rows_in,
+        entry.rows_dead,
+        entry.filtered,
+        entry.late,
+        entry.corrections,
+        entry.replayed,
+        entry.rows_out,
+    )
     return dict(zip(_COLUMNS, parts, strict=True))
 
 
@@ -77,24 +105,103 @@ def _print(account: Account, last: int) -> None:
     if not account.batches:
         out.print(Text("no batch has been run yet", "dim"))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("batch", justify="right")
-    for column in _COLUMNS:
-        table.add_column(column)
-    table.add_column("")
-    for judged in account.batches[-last:]:
-        table.add_row(*_row(judged))
-    table.add_section()
-    table.add_row("all", *(_cell(counts) for counts in _counts(account.totals).values()), _verdict(account.verdict))
-    out.print(table)
+    rows = [(str(judged.entry.batch), judged.entry, judged.verdict) for judged in account.batches[-last:]]
+    out.print(_table("batch", [*rows, ("all", account.totals, account.verdict)]))
     for judged in account.batches:
         for item in judged.imbalances:
             out.print(Text(f"batch {judged.entry.batch}: {item}", "red"))
 
 
-def _row(judged: Judged) -> list[str | Text]:
-    cells = [_cell(counts) for counts in _counts(judged.entry).values()]
-    return [str(judged.entry.batch), *cells, _verdict(judged.verdict)]
+def _audit(file: PipelineFile, state: Path, output: Format) -> None:
+    from penstock.engine.jars import sets_for
+    from penstock.engine.session import Session, SessionOptions
+    from penstock.runner.audit import audit as compare
+    from penstock.spec.resolve import secret_values
+
+    sessions: list[Session] = []
+
+    def spark() -> SparkSession:
+        if not sessions:
+            options = SessionOptions(
+                jars=sets_for(file.pipeline, audited=True),
+                hidden=secret_values(file.pipeline),
+                log=state / "logs" / "audit.log",
+            )
+            sessions.append(Session(options))
+        return sessions[0].spark
+
+    try:
+        with working("reading the sinks"):
+            found = compare(file, state, spark)
+    finally:
+        for session in sessions:
+            session.stop()
+    if output is Format.json:
+        print_json([asdict(item) for item in found])
+    else:
+        _print_audit(found)
+    if any(item.verdict == "differs" for item in found):
+        raise typer.Exit(1)
+
+
+def _print_audit(found: Sequence[Audited]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("sink", "rows written", "rows held", "checksum written", "checksum held", ""):
+        table.add_column(column, justify="left" if column in ("sink", "") else "right")
+    for item in found:
+        cells = [
+            "·" if content is None else f"{value(content):,}"
+            for value in (_rows_of, _checksum_of)
+            for content in (item.written, item.held)
+        ]
+        colour = {"equal": "green", "differs": "bold red", "not compared": "yellow"}[item.verdict]
+        why = f": {item.reason}" if item.reason else ""
+        table.add_row(item.sink, *cells, Text(f"{item.verdict}{why}", colour))
+    out.print(table)
+
+
+def _rows_of(content: Content) -> int:
+    return content.rows
+
+
+def _checksum_of(content: Content) -> int:
+    return content.checksum
+
+
+def _show_windows(found: Sequence[JudgedWindow], last: int, output: Format) -> None:
+    shown = found[-last:]
+    if output is Format.json:
+        print_json(
+            [
+                {
+                    "start": window.start.isoformat().replace("+00:00", "Z"),
+                    "verdict": window.verdict,
+                    "problems": [str(item) for item in window.imbalances],
+                    **_counts(window.entry),
+                }
+                for window in shown
+            ]
+        )
+    elif not found:
+        out.print(Text("no row has been counted by event time yet", "dim"))
+    else:
+        rows = [(f"{window.start:%Y-%m-%d %H:%M:%SZ}", window.entry, window.verdict) for window in shown]
+        out.print(_table("window", rows))
+    if any(window.verdict == "unbalanced" for window in found):
+        raise typer.Exit(1)
+
+
+def _table(title: str, rows: Sequence[tuple[str, BatchEntry, str]]) -> Table:
+    """What became of rows, line by line; columns that say nothing are left out."""
+    used = [name for name in _COLUMNS if any(any(_counts(entry)[name].values()) for _, entry, _ in rows)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(title, justify="right", no_wrap=True)
+    for column in (*used, ""):
+        table.add_column(column, no_wrap=True)
+    for name, entry, verdict in rows:
+        counts = _counts(entry)
+        table.add_row(name, *(_cell(counts[column]) for column in used), _verdict(verdict))
+    return table
 
 
 def _verdict(verdict: str) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol, Self
@@ -151,9 +152,16 @@ def _figures(status: Status, now: dt.datetime) -> list[tuple[str, Text]]:
     rows.append(("late", Text(_by_name(status.late), "yellow" if late else "")))
     rows.append(("dead", Text(f"{dead:>14,}", "yellow" if dead else "")))
     if status.backlog:
-        waiting = "   ".join(f"{name} {amount}" for name, amount in status.backlog.items())
+        waiting = "   ".join(f"{name} {amount}{_caught_up(status, name)}" for name, amount in status.backlog.items())
         rows.append(("backlog", Text(f"{'':>14}  {waiting}")))
     return rows
+
+
+def _caught_up(status: Status, source: str) -> str:
+    seconds = status.caught_up_in.get(source)
+    if seconds is None:
+        return ""
+    return ", ever more" if math.isinf(seconds) else f", caught up in about {duration(dt.timedelta(seconds=seconds))}"
 
 
 def _headway(headway: Headway) -> tuple[str | tuple[str, str], ...]:

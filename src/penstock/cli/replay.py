@@ -1,4 +1,4 @@
-"""`penstock replay late FILE`: feeds rows that were late to the pipeline again."""
+"""`penstock replay late|dead FILE`: feeds rows that were set aside to the pipeline again."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from penstock.cli.output import Format, counted, out, print_json
 def register(app: typer.Typer) -> None:
     verbs = typer.Typer(help="Feed rows that were set aside to the pipeline again.", no_args_is_help=True)
     verbs.command("late")(late)
+    verbs.command("dead")(dead)
     app.add_typer(verbs, name="replay")
 
 
@@ -48,4 +49,37 @@ def late(
             line.append(f", {item.too_old:,} too old to correct anything", "yellow")
         out.print(line)
     if any(item.rows for item in result.steps) and not dry_run:
+        out.print(Text("the running pipeline takes them in" if result.running else "the next run takes them in", "dim"))
+
+
+def dead(
+    file: Annotated[Path, typer.Argument(help="The pipeline: a .yaml, .sql or .py file.")],
+    node: Annotated[str | None, typer.Option("--node", help="Only those of this source, step or sink.")] = None,
+    state_dir: Annotated[
+        Path | None, typer.Option("--state-dir", help="Where state is kept. Default: .penstock/NAME beside the file.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    output: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.text,
+) -> None:
+    """Feed dead letters back to the sources, steps and sinks that set them aside, each once.
+
+    Mend first what was wrong: the pipeline, a table, a rule. A row that still cannot be used becomes a dead letter
+    again. Columns that a source takes from elsewhere than the row itself, such as the key of a message, are null.
+    """
+    from penstock.frontends.load import load
+    from penstock.runner.loop import RunOptions, state_path
+    from penstock.runner.replay import replay_dead
+
+    loaded = load(file)
+    result = replay_dead(loaded, state_path(loaded, RunOptions(state_dir=state_dir)), node, dry_run=dry_run)
+    if output is Format.json:
+        nodes = [{"node": item.step, "rows": item.rows} for item in result.steps]
+        print_json({"running": result.running, "dryRun": dry_run, "nodes": nodes})
+        return
+    for item in result.steps:
+        done = "would be fed back" if dry_run else "fed back"
+        out.print(Text.assemble((item.step, "bold"), f": {counted(item.rows, 'dead letter')} {done}"))
+    if not any(item.rows for item in result.steps):
+        out.print(Text("there are no dead letters to feed back", "dim"))
+    elif not dry_run:
         out.print(Text("the running pipeline takes them in" if result.running else "the next run takes them in", "dim"))

@@ -18,12 +18,15 @@ from penstock.spec.pipeline import LatePolicy
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.components.shared.checksum import Content
     from penstock.kernels.base import Kernel
 
 ComponentKind = Literal["source", "format", "step", "sink"]
 
 RAW = "_penstock_raw"
 """Column in which a source hands over the text of a row it could not read; null for good rows."""
+ERROR = "_penstock_error"
+"""Column in which a step tells why it could not use a row, whose text is in `RAW`; null for good rows."""
 HEARTBEAT = "_penstock_heartbeat"
 """Column that marks a row which only carries time: it moves the watermark and goes no further."""
 PLACE = "_penstock_place"
@@ -249,6 +252,14 @@ class Step(Component, ABC):
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         """The rows of the step, from its inputs by name. Must not run any job."""
 
+    def rules(self) -> Mapping[str, str]:
+        """SQL conditions by name which every row must meet; those that do not are dead letters."""
+        return {}
+
+    def careful(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame | None:
+        """Like `apply`, for a step that runs Python: rows it fails on come with `RAW` and `ERROR`, and nothing else."""
+        return None
+
     def outputs(self) -> Mapping[str, Step]:
         """Parts of its rows that can be read by themselves, as `step.output`."""
         return {}
@@ -311,6 +322,8 @@ class SinkWriter(ABC):
 
 class Sink(Component, ABC):
     kind: ClassVar[ComponentKind] = "sink"
+    guarantee: ClassVar[str] = "Not stated."
+    """What holds for the rows of a batch when a run dies, in a sentence or two."""
 
     @property
     def accepts_updates(self) -> bool:
@@ -320,6 +333,13 @@ class Sink(Component, ABC):
     def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
         """Problems with the rows it would get, by column name and Spark type."""
         yield from ()
+
+    read_with_spark: ClassVar[bool] = False
+    """Whether it takes Spark to look what is in it."""
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content | None:
+        """What it holds now, with checksums over these columns; None if it cannot be read back."""
+        return None
 
     @abstractmethod
     def open(self, context: SinkContext) -> SinkWriter:

@@ -6,13 +6,14 @@ that limit is replaced here, so that one mechanism serves every source that read
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import Source
 from penstock.engine.markers import execution, number_of, walk
-from penstock.engine.throttle import FIRST_ROWS, LEAST_SECONDS, Seen, adapted, paced
+from penstock.engine.throttle import FIRST_ROWS, LEAST_SECONDS, Pace, Seen, paced
 from penstock.graph.nodes import Graph, Node
 from penstock.spec.pipeline import Source as SourceSpec
 from penstock.spec.pipeline import Throttle
@@ -49,7 +50,7 @@ class Gate:
         self.by_files = field == "max_files_per_batch"
         self.most: int | None = None if history else getattr(node.component, field)
         self.least = _FIRST_FILES if self.by_files else FIRST_ROWS
-        self.allowed = self.least
+        self.pace = Pace(self.least, self.least)
 
     @property
     def first(self) -> int:
@@ -65,8 +66,8 @@ class Gate:
         limits = []
         if self.throttle.adaptive:
             seen = Seen(files if self.by_files else rows, seconds, troubled)
-            self.allowed = adapted(self.allowed, seen, max(self.trigger, LEAST_SECONDS), self.least)
-            limits.append(self.allowed)
+            self.pace = self.pace.after(seen, max(self.trigger, LEAST_SECONDS))
+            limits.append(self.pace.allowed)
         if self.throttle.rows_per_second is not None:
             pace = paced(self.throttle.rows_per_second, self.trigger, seconds)
             limits.append(max(pace * files // max(rows, 1), 1) if self.by_files else pace)
@@ -136,8 +137,13 @@ def set_limits(query: StreamingQuery, limits: Mapping[int, tuple[int, bool]]) ->
 
     stream: Any = query._jsq.streamingQuery()
     jvm: Any = SparkContext._jvm
-    kinds = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+    of_spark = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+    of_python = jvm.org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit
     sources, known = stream.sources(), stream.uniqueSources()
     for place, (most, by_files) in limits.items():
-        known = known.updated(sources.apply(place), kinds.maxFiles(most) if by_files else kinds.maxRows(most))
+        # What is read by rows is read in Python, and its limits have a form of their own.
+        limit = (
+            of_spark.maxFiles(most) if by_files else of_python(json.dumps({"_type": "ReadMaxRows", "max_rows": most}))
+        )
+        known = known.updated(sources.apply(place), limit)
     getattr(stream, "uniqueSources_$eq")(known)

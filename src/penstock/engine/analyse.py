@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import KernelStep, Sink, Step
+from penstock.components.shared.checksum import fits, unsuited
 from penstock.components.shared.event_time import DELAY, hold_of
+from penstock.engine.again import is_fed_back, pseudo_node
 from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import FrameBuilder, columns_of
 from penstock.engine.history import History, read, with_history
 from penstock.engine.late import late_problems
-from penstock.engine.lower import choose_trunk, trunk_frame
+from penstock.engine.lower import STATEFUL, choose_trunk, is_stateful, trunk_frame
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
 from penstock.errors import PenstockError, Problem, Severity
 from penstock.graph.nodes import Analysis, Graph, Node, NodeFacts, Stateful, Watermark
@@ -21,18 +23,6 @@ from penstock.spec.pipeline import Step as StepSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_STATEFUL = {
-    "Aggregate": "aggregate",
-    "Join": "join",
-    "Deduplicate": "dedupe",
-    "DeduplicateWithinWatermark": "dedupe",
-    "Distinct": "dedupe",
-    "FlatMapGroupsWithState": "custom state",
-    "FlatMapGroupsInPandasWithState": "custom state",
-    "TransformWithState": "custom state",
-    "TransformWithStateInPySpark": "custom state",
-}
 
 
 @dataclass(frozen=True)
@@ -60,12 +50,15 @@ def analyse(
     spool: Path,
     buckets: int | None = None,
     histories: Mapping[str, History] | None = None,
+    *,
+    careful: bool = False,
 ) -> Analysed:
     """Builds and checks every node; a node whose input failed is passed over.
 
-    `histories` are read instead of the sources of these names.
+    `histories` are read instead of the sources of these names. A `careful` pipeline sets rows aside on which an
+    expression fails, instead of ending.
     """
-    builder = FrameBuilder(spark, graph, spool, buckets, histories)
+    builder = FrameBuilder(spark, graph, spool, buckets, histories, careful=careful)
     frames: dict[str, DataFrame] = {}
     facts: dict[str, NodeFacts] = {}
     problems: list[Problem] = []
@@ -88,16 +81,40 @@ def analyse(
             problems.append(analysis_problem(error, graph, node.name))
     problems.extend(_history_problems(builder, frames))
     problems.extend(_dead_letter_problems(graph))
+    problems.extend(_checksum_problems(graph, facts))
     modes = _Modes(spark, graph, frames, facts)
     problems.extend(_changing_problems(graph, builder))
     problems.extend(_late_problems(graph, facts, frames))
     problems.extend(late_problems(graph, [name for name in builder.builds if name in frames], frames))
     problems.extend(modes.problems())
-    trunk = choose_trunk(graph, {name for name, fact in facts.items() if fact.stateful})
+    stateful = {name for name, fact in facts.items() if fact.stateful}
+    trunk = choose_trunk(graph, stateful, early=careful or _sifts_results(graph, stateful))
     if all(name in frames for name in trunk):
         frames |= builder.apart(trunk, frames, ("OUT",))
+        fed = _fed_back_after(builder, trunk, frames)
+        frames, trunk = frames | fed, (*trunk, *fed)
     analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
     return Analysed(builder, frames, analysis, tuple(problems))
+
+
+def _fed_back_after(
+    builder: FrameBuilder, trunk: tuple[str, ...], frames: dict[str, DataFrame]
+) -> dict[str, DataFrame]:
+    """What is fed back to nodes after the streaming query; it travels beside the trunk."""
+    graph = builder.graph
+    within = {name for end in trunk for name in (end, *graph.ancestors(end))}
+    after = [node for node in graph.nodes.values() if node.name not in within and len(node.inputs) == 1]
+    return {
+        pseudo_node(node.name): builder.fed_back(node.name, frames[node.inputs[0]])
+        for node in after
+        if is_fed_back(builder.spool, node.name)
+    }
+
+
+def _sifts_results(graph: Graph, stateful: set[str]) -> bool:
+    """Whether rules are applied to what a stateful step gives: rows it gave cannot be had from it a second time."""
+    sifting = (node for node in graph.of_kind("step") if isinstance(node.component, Step) and node.component.rules())
+    return any(graph.ancestors(node.name) & stateful for node in sifting)
 
 
 def _history_problems(builder: FrameBuilder, frames: Mapping[str, DataFrame]) -> Iterator[Problem]:
@@ -149,6 +166,20 @@ def _aggregates_by_time(plan: Any) -> int:
 def _has_event_time(expressions: Any) -> bool:
     found = [expressions.apply(index) for index in range(expressions.size())]
     return any(item.nodeName() == "AttributeReference" and item.metadata().contains(DELAY) for item in found)
+
+
+def _checksum_problems(graph: Graph, facts: dict[str, NodeFacts]) -> Iterator[Problem]:
+    """Columns for checksums that no sink has, or that not everyone writes alike."""
+    columns = graph.file.pipeline.ledger.checksum
+    sinks = [facts[node.name].columns for node in graph.of_kind("sink") if node.name in facts]
+    place = graph.file.places.of("spec", "ledger", "checksum")
+    if columns and sinks and not any(fits(columns, known) for known in sinks):
+        known = {name for found in sinks for name in found}
+        missing = next((name for name in columns if name not in known), columns[0])
+        yield Problem("CHECKSUM_COLUMN", {"column": missing, "reason": "which no sink has with the others"}, place)
+    wrong = {name: known[name] for known in sinks if fits(columns, known) for name in unsuited(columns, known)}
+    for name, kind in wrong.items():
+        yield Problem("CHECKSUM_COLUMN", {"column": name, "reason": f"which is {kind}"}, place)
 
 
 def _dead_letter_problems(graph: Graph) -> Iterator[Problem]:
@@ -267,8 +298,8 @@ def _own_state(node: Node, frames: dict[str, DataFrame]) -> tuple[Stateful, ...]
 def _stateful(plan: Any) -> Iterator[Stateful]:
     name = plan.nodeName()
     children = [plan.children().apply(index) for index in range(plan.children().size())]
-    if name in _STATEFUL and plan.isStreaming() and not (name == "Join" and not all(c.isStreaming() for c in children)):
-        yield Stateful(_STATEFUL[name], _keys(plan, name))
+    if is_stateful(plan):
+        yield Stateful(STATEFUL[name], _keys(plan, name))
     for child in children:
         yield from _stateful(child)
 

@@ -46,12 +46,14 @@ def expected(graph: Graph, entry: BatchEntry, name: str) -> int | None:
         return None
     given = [expected(graph, entry, below) for below in node.inputs]
     known = [count for count in given if count is not None]
-    return sum(known) - entry.filtered.get(name, 0) if len(known) == len(given) else None
+    lost = entry.filtered.get(name, 0) + entry.rows_dead.get(name, 0) - entry.replayed.get(name, 0)
+    return sum(known) - lost if len(known) == len(given) else None
 
 
 def _at_sinks(graph: Graph, entry: BatchEntry) -> Iterator[Imbalance]:
     for sink in graph.of_kind("sink"):
-        count = expected(graph, entry, sink.inputs[0])
+        given = expected(graph, entry, sink.inputs[0])
+        count = None if given is None else given + entry.replayed.get(sink.name, 0)
         if count is not None and count != stored(entry, sink.name):
             yield Imbalance(sink.name, count, stored(entry, sink.name))
 

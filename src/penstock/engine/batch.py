@@ -6,26 +6,32 @@ same batch comes again.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Source
-from penstock.components.shared.crashpoints import reach
+from penstock.components.shared.checksum import python_sum
+from penstock.components.shared.crashpoints import inside, reach
 from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.admission import Admission
+from penstock.engine.again import keep_letters, pseudo_node
 from penstock.engine.analyse import Analysed
-from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_sink, dead_of_step, dead_rows
+from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_sieve, dead_of_sink, dead_of_step, dead_rows
 from penstock.engine.dead import SINK as DEAD
 from penstock.engine.frames import drops_rows
 from penstock.engine.late import SINK as LATE
 from penstock.engine.late import late_columns, late_rows, late_sink
-from penstock.engine.ledger import BatchEntry, Ledger
+from penstock.engine.ledger import BatchEntry, Ledger, add
 from penstock.engine.lower import split_trunk, trunk_frame
 from penstock.engine.markers import as_batch, execution, marker, plain_session, rows_below, rows_through
+from penstock.engine.measures import Measures
 from penstock.engine.replays import keep, kept_folder
+from penstock.engine.sieves import dropped_rows, failing
 from penstock.engine.state.counters import Counts, since
 from penstock.engine.state.pack import BEFORE
 from penstock.engine.statedir import StateDir, storage_error
@@ -55,6 +61,7 @@ class StepCounts:
     late: dict[str, int]
     corrections: dict[str, int]
     dead: dict[str, int]
+    late_times: dict[str, tuple[tuple[int, int], ...]]
 
 
 class BatchHandler:
@@ -72,6 +79,8 @@ class BatchHandler:
         self.sinks = list(graph.of_kind("sink"))
         self.writers: dict[str, SinkWriter] = {}
         self._counted: dict[str, Counts] = {}
+        self._through: Mapping[int, int] = {}
+        self.measures = Measures(graph.file.pipeline.ledger)
         self._watched: dict[str, tuple[Observation, Observation]] = {}
         self.admission = Admission(graph, analysed.builder)
         self.source_order: Sequence[str] = ()
@@ -86,12 +95,16 @@ class BatchHandler:
     @property
     def whole(self) -> bool:
         """Whether the one sink takes the rows of the query as they are, so that they need not be kept between."""
-        return len(self.sinks) == 1
+        return len(self.sinks) == 1 and self.analysed.analysis.trunk == self.sinks[0].inputs
 
     def frame(self) -> DataFrame:
         """The frame the one query runs."""
         frame = trunk_frame(self.analysed.frames, self.analysed.analysis.trunk)
-        return frame.where(marker(self._end_marker)) if self.whole else frame
+        if not self.whole:
+            return frame
+        measures = self.measures.of_sink(frame)
+        ended = frame.where(marker(self._end_marker))
+        return ended.observe(f"rows_out {self.sinks[0].name}", *measures) if measures else ended
 
     def _open(self, node: Node, columns: Mapping[str, str]) -> SinkWriter:
         assert isinstance(node.component, Sink)
@@ -124,12 +137,12 @@ class BatchHandler:
         troubles = self._troubles()
         self._tell_watermark()
         reach("batch.start", batch_id)
-        rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, rows)
-        reach("batch.after_sinks", batch_id)
+        rows_out, counts, sifted = self._store(batch, rows)
         steps = self._account_steps(batch)
         refused = self._bury_refused(batch)
         rows_out = {sink: rows - refused.get(sink, 0) for sink, rows in rows_out.items()}
-        dead = {**counts.rows_dead, **steps.dead, **refused}
+        dead = add([counts.rows_dead, sifted, steps.dead, refused])
+        filtered = {**counts.filtered, **self._filtered_after()}
         entry = BatchEntry(
             batch_id,
             identity.epoch,
@@ -138,9 +151,11 @@ class BatchHandler:
             rows_out,
             steps.late,
             steps.corrections,
-            {**counts.filtered, **self._filtered_after()},
+            {name: count for name in filtered if (count := filtered[name] - sifted.get(name, 0))},
+            self._replayed(),
+            self._checksums(batch),
         )
-        self.ledger.record(entry)
+        self.ledger.record(entry, self.measures.times(steps.late_times, filtered))
         reach("batch.after_ledger", batch_id)
         assert self.query is not None
         self.admission.end(self.query, self.source_order, counts.rows_in, troubled=self._troubles() > troubles)
@@ -157,23 +172,33 @@ class BatchHandler:
         before = execution(self.query).prevOffsetSeqMetadata()
         return int(before.get().batchWatermarkMs()) if before.isDefined() else 0
 
+    def _store(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts, dict[str, int]]:
+        """Hands the rows to all sinks, and sets aside what steps sifted out; the counts of each."""
+        self.analysed.builder.sifted.clear()
+        kept = rows if self.whole else rows.persist()
+        try:
+            rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, kept)
+            reach("batch.after_sinks", batch.id)
+            return rows_out, counts, self._bury_sifted(batch)
+        finally:
+            if not self.whole:
+                kept.unpersist()
+
     def _store_whole(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
         (sink,) = self.sinks
         if not self._write(sink.name, batch, rows):
             evaluate(rows)
         through = self._rows_through()
+        self._begin_measures()
         return {sink.name: through.get(self._end_marker, 0)}, self._account(batch, through)
 
-    def _store_branches(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
-        kept = rows.persist()
-        try:
-            # The first action computes the batch; counts are read right after it, as a later one may add to them.
-            evaluate(kept)
-            counts = self._account(batch, self._rows_through())
-            frames = self._branches(split_trunk(kept, self.analysed.analysis.trunk))
-            return {sink.name: self._write_counted(sink, batch, frames) for sink in self.sinks}, counts
-        finally:
-            kept.unpersist()
+    def _store_branches(self, batch: Batch, kept: DataFrame) -> tuple[dict[str, int], BatchCounts]:
+        # The first action computes the batch; counts are read right after it, as a later one may add to them.
+        evaluate(kept)
+        counts = self._account(batch, self._rows_through())
+        self._begin_measures()
+        frames = self._branches(split_trunk(kept, self.analysed.analysis.trunk))
+        return {sink.name: self._write_counted(sink, batch, frames) for sink in self.sinks}, counts
 
     def _branches(self, frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
         """The nodes after the trunk, built on this batch."""
@@ -184,7 +209,8 @@ class BatchHandler:
         return frames
 
     def _built(self, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
-        return self.analysed.builder.frame(node, frames)
+        (*_, name) = node.inputs
+        return self.analysed.builder.frame(node, {**frames, name: _given(node, frames)})
 
     def _watch(self, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The node with its rows counted before and after, by the first action that computes it."""
@@ -193,7 +219,13 @@ class BatchHandler:
         before, after = Observation(), Observation()
         (name,) = node.inputs
         self._watched[node.name] = (before, after)
-        return _counted(self._built(node, {**frames, name: _counted(frames[name], before)}), after)
+        counted = self._with_count(_given(node, frames), before)
+        return self._with_count(self.analysed.builder.frame(node, {**frames, name: counted}), after)
+
+    def _with_count(self, rows: DataFrame, observation: Observation) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return rows.observe(observation, F.count(F.lit(1)).alias("rows"), *self.measures.of_step(rows))
 
     def _after(self, frames: Mapping[str, DataFrame]) -> set[str]:
         """The nodes between those whose rows are there and the sinks."""
@@ -210,21 +242,42 @@ class BatchHandler:
         from pyspark.sql import functions as F
 
         observation = Observation()
-        counted = frames[sink.inputs[0]].observe(observation, F.count(F.lit(1)).alias("rows"))
+        rows = _given(sink, frames)
+        counted = rows.observe(observation, F.count(F.lit(1)).alias("rows"), *self.measures.of_sink(rows))
         if not self._write(sink.name, batch, counted):
             evaluate(counted)
+        self.measures.note(f"rows_out {sink.name}", observation.get)
         return int(observation.get["rows"])
 
     def _write(self, sink: str, batch: Batch, rows: DataFrame) -> bool:
-        reach("sink.before_write", batch.id)
         try:
-            stored = self.writers[sink].write(batch, rows)
-            reach("sink.after_commit", batch.id)
+            with inside(sink):
+                reach("sink.before_write", batch.id)
+                stored = self.writers[sink].write(batch, rows)
+                reach("sink.after_commit", batch.id)
             return stored
         except PenstockError:
             raise
         except OSError as error:
             raise storage_error(error, Path(error.filename or self.state.path)) from error
+
+    def _replayed(self) -> dict[str, int]:
+        """The dead letters that were fed back."""
+        found = {name: self._through.get(mark, 0) for name, mark in self.analysed.builder.again.items()}
+        return {name: rows for name, rows in found.items() if rows}
+
+    def _checksums(self, batch: Batch) -> dict[str, int]:
+        """Of what each sink has taken."""
+        found = self.measures.checksums()
+        for sink in found:
+            for item in self.writers[sink].refused(batch):
+                row = json.loads(item.row)
+                found[sink] -= python_sum(*(row.get(name) for name in self.measures.columns))
+        return found
+
+    def _begin_measures(self) -> None:
+        assert self.query is not None
+        self.measures.begin(self.query)
 
     def _rows_through(self) -> dict[int, int]:
         assert self.query is not None
@@ -240,6 +293,7 @@ class BatchHandler:
             rows_in[name], rows_dead[name] = readable + dead, dead
             if rows_in[name]:
                 self.last_rows[name] = time.monotonic()
+        self._through = through
         return BatchCounts(rows_in, rows_dead, self._filtered_in(through))
 
     def _filtered_in(self, through: dict[int, int]) -> dict[str, int]:
@@ -254,8 +308,11 @@ class BatchHandler:
     def _filtered_after(self) -> dict[str, int]:
         """What filters dropped that ran on the batch, after the streaming query."""
         counted = {name: tuple(int(item.get["rows"]) for item in pair) for name, pair in self._watched.items()}
+        for name, (before, after) in self._watched.items():
+            self.measures.note(f"before {name}", before.get)
+            self.measures.note(f"after {name}", after.get)
         self._watched.clear()
-        return {name: before - after for name, (before, after) in counted.items() if before > after}
+        return {name: came - left for name, (came, left) in counted.items() if came > left}
 
     def _set_aside(self, name: str, batch: Batch) -> int:
         from pyspark.sql import Observation
@@ -276,6 +333,7 @@ class BatchHandler:
         if not writer.write(batch, counted):
             evaluate(counted)
         _refuse_lost(f"{DEAD}_{name}", writer, batch)
+        keep_letters(letters, self.state.spool, name, "read", batch.id)
         return int(observation.get["rows"])
 
     def _account_steps(self, batch: Batch) -> StepCounts:
@@ -284,7 +342,7 @@ class BatchHandler:
         Late rows are kept where the policy says so, and unusable ones are dead letters; only then is the batch's
         input read again.
         """
-        found = StepCounts({}, {}, {})
+        found = StepCounts({}, {}, {}, {})
         for name, step in self.steps.items():
             now = step.counters.now()
             counts = since(now, self._counted.get(name, Counts()))
@@ -294,23 +352,59 @@ class BatchHandler:
             policy = self.graph.file.pipeline.late_policy(node.spec)
             if counts.late:
                 found.late[name] = self._keep_late(name, batch, policy) if policy.policy == "side" else counts.late
+            if counts.late_times:
+                found.late_times[name] = counts.late_times
             if counts.corrections:
                 found.corrections[name] = counts.corrections
             if counts.dead:
                 found.dead[name] = self._bury(name, batch)
         return found
 
+    def _bury_sifted(self, batch: Batch) -> dict[str, int]:
+        """Stores the rows that steps have sifted out as dead letters; how many there were, by step."""
+        found: dict[str, list[DataFrame]] = {}
+        replayable: dict[str, bool] = {}
+        builder, through = self.analysed.builder, self._through
+        for sieve in builder.sieves:
+            if through.get(sieve.before, 0) > through.get(sieve.after, 0):
+                assert self.query is not None
+                rows = dropped_rows(self.query, sieve, self.plain)
+                self.measures.note_dead(sieve.node, as_batch(rows))
+                reason = failing(rows) if sieve.reason is None else sieve.reason
+                letters = dead_of_sieve(rows, sieve.node, sieve.stage, reason, batch.pipeline, batch.id)
+                found.setdefault(sieve.node, []).append(as_batch(letters))
+                replayable[sieve.node] = sieve.replayable and replayable.get(sieve.node, True)
+        for part in builder.sifted:
+            if int(part.before.get["rows"]) > int(part.after.get["rows"]):
+                self.measures.note_dead(part.node, part.dropped)
+                reason = failing(part.dropped) if part.reason is None else part.reason
+                letters = dead_of_sieve(part.dropped, part.node, part.stage, reason, batch.pipeline, batch.id)
+                found.setdefault(part.node, []).append(letters)
+                replayable[part.node] = part.replayable and replayable.get(part.node, True)
+        counts = {}
+        for node, parts in found.items():
+            letters = reduce(_union, parts)
+            counts[node] = self._write_letters(f"{DEAD}_{node}_sifted", node, batch, letters, kept=replayable[node])
+        return counts
+
+    def _write_letters(self, key: str, node: str, batch: Batch, letters: DataFrame, *, kept: bool) -> int:
+        """Stores dead letters, and keeps them to be fed back where that can be; how many there were."""
+        sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
+        rows = self._write_aside(key, sink, COLUMNS, batch, letters)
+        if kept:
+            keep_letters(as_batch(letters), self.state.spool, node, key.rsplit("_", 1)[-1], batch.id)
+        return rows
+
     def _bury(self, name: str, batch: Batch) -> int:
         """Stores the rows that a step cannot use as dead letters; how many there were."""
         assert self.query is not None
         step = self.steps[name]
-        sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
         total = 0
         for side, mark in enumerate(step.marks):
             came = rows_below(self.query, mark, self.plain)
             letters = dead_of_step(came, step.carried.kernel, side, name, batch.pipeline, batch.id)
             key = f"{DEAD}_{name}" if side == 0 else f"{DEAD}_{name}_{side + 1}"
-            total += self._write_aside(key, sink, COLUMNS, batch, letters)
+            total += self._write_letters(key, name, batch, letters, kept=len(step.marks) == 1)
         return total
 
     def _bury_refused(self, batch: Batch) -> dict[str, int]:
@@ -323,9 +417,8 @@ class BatchHandler:
         for node in self.sinks:
             refused = self.writers[node.name].refused(batch)
             if refused:
-                sink = dead_letter_sink(self.graph.file.pipeline.dead_letters, self.state.dead)
                 letters = dead_of_sink(self.plain, refused, node.name, batch.pipeline, batch.id)
-                found[node.name] = self._write_aside(f"{DEAD}_{node.name}", sink, COLUMNS, batch, letters)
+                found[node.name] = self._write_letters(f"{DEAD}_{node.name}", node.name, batch, letters, kept=True)
         return found
 
     def _keep_late(self, name: str, batch: Batch, policy: LatePolicy) -> int:
@@ -389,10 +482,14 @@ def _refuse_lost(key: str, writer: SinkWriter, batch: Batch) -> None:
         raise PenstockError.of("SINK_FAILED", node=key, batch=batch.id, reason=refused[0].error, advice=advice)
 
 
-def _counted(rows: DataFrame, observation: Observation) -> DataFrame:
-    from pyspark.sql import functions as F
+def _given(node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a node's last input, with what is fed back to it."""
+    rows, again = frames[node.inputs[-1]], frames.get(pseudo_node(node.name))
+    return rows if again is None else rows.unionByName(again)
 
-    return rows.observe(observation, F.count(F.lit(1)).alias("rows"))
+
+def _union(first: DataFrame, second: DataFrame) -> DataFrame:
+    return first.unionByName(second)
 
 
 def evaluate(rows: DataFrame) -> None:

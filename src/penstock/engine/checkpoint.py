@@ -33,6 +33,18 @@ def state_partitions(checkpoint: Path) -> int | None:
     return int(found) if found is not None else None
 
 
+def state_versions(checkpoint: Path) -> dict[Path, int]:
+    """The newest version of each part of the state; they differ while a batch stores its state."""
+    parts = (checkpoint / "state").glob("[0-9]*/[0-9]*/")
+    return {part: max(map(_state_version, part.rglob("*")), default=0) for part in parts}
+
+
+def _state_version(file: Path) -> int:
+    """The version of the state that a file holds: its name is the number, and perhaps who has written it."""
+    number = re.match(r"\d+", file.name)
+    return int(number[0]) if number and file.suffix in (".changelog", ".zip") else 0
+
+
 def watermark(checkpoint: Path) -> int:
     """The watermark of the newest batch in milliseconds, 0 if there is none."""
     file = checkpoint / "offsets" / str(last_number(checkpoint / "offsets"))

@@ -62,8 +62,7 @@ def dead_rows(
     useless = ~is_readable(rows, event_time, now)
     if HEARTBEAT in rows.columns:
         useless = useless & ~F.coalesce(F.col(HEARTBEAT), F.lit(False))
-    visible = [F.col(f"`{name}`") for name in rows.columns if name not in (RAW, HEARTBEAT, PLACE)]
-    text = F.to_json(F.struct(*visible))
+    text = _as_json(rows, [name for name in rows.columns if name not in (RAW, HEARTBEAT, PLACE)])
     malformed = F.lit(False)
     reason = _about_time(event_time, now)
     if RAW in rows.columns:
@@ -82,6 +81,14 @@ def dead_rows(
         (place if place is not None else F.lit(None).cast("string")).alias("place"),
         F.current_timestamp().alias("seen_at"),
     )
+
+
+def _as_json(rows: DataFrame, names: Sequence[str]) -> Column:
+    """A row as text that can be read back as it was: Spark alone would cut times to milliseconds."""
+    from pyspark.sql import functions as F
+
+    times = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
+    return F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)), times)
 
 
 def _about_time(event_time: EventTime | None, now: Column) -> Column:
@@ -104,7 +111,7 @@ def dead_of_step(rows: DataFrame, kernel: Kernel, side: int, step: str, pipeline
     assert column is not None
     names = [name for name in rows.columns if name != REPLAYED]
     timed = rows.withColumn(TIME, micros_of(rows, column))
-    text = F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)))
+    text = _as_json(rows, names)
     marked = in_arrow(timed.withColumn(RAW, text), _pick_dead(kernel, side), f"`{RAW}` string")
     return marked.select(
         F.lit(pipeline).alias("pipeline"),
@@ -113,6 +120,23 @@ def dead_of_step(rows: DataFrame, kernel: Kernel, side: int, step: str, pipeline
         F.lit(batch).cast("bigint").alias("batch_id"),
         F.lit(kernel.cannot_use).alias("error"),
         F.col(RAW).alias("raw"),
+        F.lit(None).cast("string").alias("place"),
+        F.current_timestamp().alias("seen_at"),
+    )
+
+
+def dead_of_sieve(rows: DataFrame, node: str, stage: str, reason: Column, pipeline: str, batch: int) -> DataFrame:
+    """Rows that a step has sifted out, as dead letters."""
+    from pyspark.sql import functions as F
+
+    text = F.col(RAW) if RAW in rows.columns else _as_json(rows, [name for name in rows.columns if name != REPLAYED])
+    return rows.select(
+        F.lit(pipeline).alias("pipeline"),
+        F.lit(node).alias("source"),
+        F.lit(stage).alias("stage"),
+        F.lit(batch).cast("bigint").alias("batch_id"),
+        reason.alias("error"),
+        text.alias("raw"),
         F.lit(None).cast("string").alias("place"),
         F.current_timestamp().alias("seen_at"),
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.components.base import (
+    ERROR,
     HEARTBEAT,
     PLACE,
     RAW,
@@ -21,10 +23,14 @@ from penstock.components.base import (
 )
 from penstock.components.shared.event_time import event_time_of
 from penstock.engine.admission import Gate, begun, throttled
+from penstock.engine.again import is_fed_back, letters_again, of_source, of_step, with_again
+from penstock.engine.by_time import observed
 from penstock.engine.history import FILES_PER_BATCH, History, reader, since, stream
 from penstock.engine.idle import with_ticks
+from penstock.engine.lower import keeps_state
 from penstock.engine.markers import marked, marker, markers_in, reading_all
 from penstock.engine.replays import with_replays
+from penstock.engine.sieves import Sieve, Sifted, Stage, guarded
 from penstock.engine.state.buckets import bucket_count
 from penstock.engine.state.counters import Counters
 from penstock.errors import PenstockError, did_you_mean
@@ -52,6 +58,7 @@ _COPY_MARKS = 900_000
 """First number of the marks of further copies of a source: their rows are those of the first one, counted there."""
 
 
+_SIEVE_MARKS, _FLOOR_MARK, _AGAIN_MARKS = 300_000, 400_000, 800_000
 _KERNEL_MARKS, _REPLAY_MARKS, _FILTER_MARKS = 500_000, 600_000, 700_000
 
 
@@ -77,12 +84,26 @@ class FrameBuilder:
         spool: Path,
         buckets: int | None = None,
         histories: Mapping[str, History] | None = None,
+        *,
+        careful: bool = False,
     ) -> None:
         self.spark = spark
         self.graph = graph
         self.spool = spool
         self.histories = histories or {}
         """What is read instead of the sources of these names."""
+        self.careful = careful
+        """Whether rows on which an expression fails are set aside."""
+        self.sieves: list[Sieve] = []
+        """Where the streaming query sets rows aside."""
+        self.sifted: list[Sifted] = []
+        """What was set aside after it, of the batch that is running."""
+        self._sieve_count = 0
+        self.again: dict[str, int] = {}
+        """Markers of the dead letters that are fed back to each node."""
+        window = graph.file.pipeline.ledger.window
+        self.window_ms = window.millis if window is not None else None
+        """By which windows of event time the ledger counts rows."""
         self.trigger = graph.file.pipeline.run.trigger.millis / 1000
         self.buckets = buckets or bucket_count(int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
         self.builds: dict[str, list[CarriedStep]] = {}
@@ -138,17 +159,101 @@ class FrameBuilder:
     def _step(self, node: Node, inputs: Mapping[str, DataFrame], via: tuple[str, ...] = ()) -> DataFrame:
         component = with_secrets(node.component)
         assert isinstance(component, Step)
+        if len(inputs) == 1 and is_fed_back(self.spool, node.name):
+            inputs = {
+                name: with_again(frame, self.fed_back(node.name, frame, via)) if frame.isStreaming else frame
+                for name, frame in inputs.items()
+            }
         if all(frame.isStreaming for frame in inputs.values()):
             found = self._carry(node, component, inputs, via)
             if found is not None:
                 return found
         self.small_rows &= component.name != "python"
         context = self._step_context(node, inputs)
+        rules = component.rules()
+        if rules:
+            (rows,) = inputs.values()
+            return self._sift(node.name, "expectation", rows, meets(rules), breaks(rules), via=via, replayable=True)
         if node.name not in self.filters or not all(frame.isStreaming for frame in inputs.values()):
-            return component.apply(inputs, context)
+            return self._applied(node, component, inputs, context, via)
         before, after = self.filters[node.name]
-        marked_inputs = {name: frame.where(marker(before)) for name, frame in inputs.items()}
-        return component.apply(marked_inputs, context).where(marker(after))
+        given = {name: self._observed(frame, f"before {node.name}", via) for name, frame in inputs.items()}
+        marked_inputs = {name: frame.where(marker(before)) for name, frame in given.items()}
+        applied = self._applied(node, component, marked_inputs, context, via).where(marker(after))
+        return self._observed(applied, f"after {node.name}", via)
+
+    def _observed(self, rows: DataFrame, name: str, via: tuple[str, ...]) -> DataFrame:
+        """The rows, counted by windows of event time if that is wanted; further copies are not counted."""
+        return rows if via else observed(rows, name, self.window_ms)
+
+    def _applied(
+        self, node: Node, step: Step, inputs: Mapping[str, DataFrame], context: StepContext, via: tuple[str, ...]
+    ) -> DataFrame:
+        """The rows of a step that has no kernel; with care, those it fails on are sifted out.
+
+        What it computes from the results of a stateful step inside the query cannot be had twice, and is left alone.
+        """
+        from pyspark.sql import functions as F
+
+        if not self.careful or any(frame.isStreaming and keeps_state(frame) for frame in inputs.values()):
+            return step.apply(inputs, context)
+        told = step.careful(inputs, context)
+        if told is not None:
+            rows = self._sift(node.name, "step", told, F.col(RAW).isNull(), F.col(ERROR), via=via, replayable=True)
+            return rows.drop(RAW, ERROR)
+        floor = {name: frame.where(marker(_FLOOR_MARK)) for name, frame in inputs.items()}
+        return self._guarded(node.name, step.apply(floor, context), {_FLOOR_MARK}, inputs, via)
+
+    def _guarded(
+        self, node: str, frame: DataFrame, floors: set[int], inputs: Mapping[str, DataFrame], via: tuple[str, ...]
+    ) -> DataFrame:
+        def sift(rows: DataFrame, keep: Column) -> DataFrame:
+            whole = len(inputs) == 1 and all(rows.schema == given.schema for given in inputs.values())
+            return self._sift(node, "step", rows, keep, None, via=via, replayable=whole)
+
+        return guarded(frame, floors, sift)
+
+    def _sift(
+        self,
+        node: str,
+        stage: Stage,
+        rows: DataFrame,
+        keep: Column,
+        reason: Column | None,
+        *,
+        via: tuple[str, ...],
+        replayable: bool,
+    ) -> DataFrame:
+        """The rows for which the condition holds; the others are accounted for, those of further copies once."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        if not rows.isStreaming:
+            before, after = Observation(), Observation()
+            self.sifted.append(Sifted(node, stage, rows.where(~keep), before, after, reason, replayable))
+            counting = F.count(F.lit(1)).alias("rows")
+            return rows.observe(before, counting).where(keep).observe(after, counting)
+        number = _SIEVE_MARKS + 2 * self._sieve_count
+        self._sieve_count += 1
+        if not via:
+            self.sieves.append(Sieve(node, stage, number, number + 1, reason, replayable))
+        return rows.where(marker(number)).where(marked(number + 1, keep))
+
+    def fed_back(self, node: str, rows: DataFrame, via: tuple[str, ...] = ()) -> DataFrame:
+        """The dead letters that are fed back to a step or a sink, as rows of its input."""
+        again = of_step(self._letters(node, via), rows)
+        column = event_time_of(rows)
+        if column is not None:
+            again = again.withMetadata(column, rows.schema[column].metadata)
+        return self._observed(again, f"replayed {node}", via)
+
+    def _letters(self, node: str, via: tuple[str, ...]) -> DataFrame:
+        number = _AGAIN_MARKS + len(self.streams)
+        name = f"{stream_name(node, *via)}_AGAIN"
+        self.streams[number] = [name]
+        if not via:
+            self.again[node] = number
+        return letters_again(self.spark, self.spool, node, name, number)
 
     def _step_context(self, node: Node, inputs: Mapping[str, DataFrame]) -> StepContext:
         times = {name: column for name, frame in inputs.items() if (column := event_time_of(frame)) is not None}
@@ -178,8 +283,14 @@ class FrameBuilder:
         except ValueError as error:
             # Kernels know which types they can compute with, and nothing of pipelines.
             raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
+        if self.careful and not any(keeps_state(frame) for frame in frames.values()):
+            floors = set(marks.values())
+            inputs_ = tuple(
+                replace(x, rows=self._guarded(node.name, x.rows, floors, inputs, via)) for x in carried.inputs
+            )
+            carried = replace(carried, inputs=inputs_)
         self.small_rows &= all(is_small(rows.rows) for rows in carried.inputs)
-        counters = Counters(self.spark)
+        counters = Counters(self.spark, self.window_ms)
         built = CarriedStep(carried, tuple(marks.values()), counters, replays)
         self.builds.setdefault(node.name, []).append(built)
         return carry(node.name, carried, list(frames.values()), self.buckets, counters)
@@ -239,6 +350,10 @@ class FrameBuilder:
         assert isinstance(spec, SourceSpec)
         rows, name = self._read(node, via)
         marks = self._copy_marks() if via else self.marks[node.name]
+        if is_fed_back(self.spool, node.name):
+            context = self.read_context(node, via)
+            again = of_source(self._letters(node.name, via), rows, context)
+            rows = rows.unionByName(again, allowMissingColumns=True)
         self.streams[marks.came] = [name]
         if spec.event_time is not None and spec.event_time.idle_after is not None:
             context = self.read_context(node, via)
@@ -255,7 +370,7 @@ class FrameBuilder:
             # Every row can be used. A condition that says so would be optimised away, and the rows not be counted.
             return rows.where(marker(marks.readable)).drop(*_BOOKKEEPING)
         readable = marked(marks.readable, is_readable(rows, spec.event_time) & ~_is_heartbeat(rows))
-        return rows.where(readable).drop(*_BOOKKEEPING)
+        return self._observed(rows.where(readable).drop(*_BOOKKEEPING), f"rows_in {node.name}", via)
 
 
 def is_readable(rows: DataFrame, event_time: EventTime | None, now: Column | None = None) -> Column:
@@ -271,6 +386,24 @@ def is_readable(rows: DataFrame, event_time: EventTime | None, now: Column | Non
         if now is not None:
             readable = readable & ~is_ahead(event_time, now)
     return readable
+
+
+def meets(rules: Mapping[str, str]) -> Column:
+    """Whether a row meets all rules."""
+    return reduce(lambda left, right: left & right, (_holds(rule) for rule in rules.values()))
+
+
+def breaks(rules: Mapping[str, str]) -> Column:
+    """The rules that a row does not meet, in words."""
+    from pyspark.sql import functions as F
+
+    return F.concat_ws("; ", *(F.when(~_holds(rule), F.lit(f"{name}: {rule}")) for name, rule in rules.items()))
+
+
+def _holds(rule: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.expr(rule), F.lit(False))
 
 
 def drops_rows(node: Node) -> bool:

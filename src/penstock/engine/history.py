@@ -5,6 +5,7 @@ it would have read the rows when they were new, and then the source itself, with
 The copy is what makes it repeatable: a run that dies goes on where it was, whatever has become of the history since.
 
 history/SOURCE/plan.json   how many rows there are, where it was cut, and whether they have all been read
+history/SOURCE/work/       what the source of the history keeps while it is copied
 history/SOURCE/rows/       the rows, in files that are read in the order of their modification times
 """
 
@@ -120,13 +121,15 @@ def copy(spark: SparkSession, node: Node, folder: Path, spool: Path, live: DataF
     history = History(spool, node.name)
     shutil.rmtree(history.folder, ignore_errors=True)
     history.folder.mkdir(parents=True)
-    rows = read(spark, node, folder, spool, live)
+    work = history.folder / "work"
+    rows = read(spark, node, folder, work, live)
     time = f"`{event_time.column}`"
     if bootstrap.until is not None:
         rows = rows.where(~since(bootstrap.until, event_time, untimed=False))
     in_order = rows.repartitionByRange(_PARTS, time).sortWithinPartitions(time)
     size = ROWS_PER_FILE if node.spec.throttle == Throttle() else ROWS_PER_THROTTLED_FILE
     in_order.write.option("maxRecordsPerFile", size).parquet(str(history.rows))
+    shutil.rmtree(work, ignore_errors=True)
     reach("history.copied", 0)
     plan = Plan(_date_in_order(history.rows), _written(bootstrap.until))
     history.note(plan)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.components.base import Component
+from penstock.components.base import Component, Sink
 from penstock.engine.ivy import SPARK_JARS, IvyFailed, retrieve
 from penstock.errors import PenstockError
 from penstock.spec.fields import Config
@@ -54,9 +54,12 @@ def obtainable(names: Iterable[str] = tuple(ROOTS)) -> tuple[str, ...]:
     return tuple(name for name in names if _can_be_had(name, cache_folder()))
 
 
-def sets_for(pipeline: Pipeline) -> tuple[str, ...]:
-    """The sets that a pipeline needs: `s3` if Spark is to read or write a path that starts with `s3a://`."""
-    needed = [name for component in _components(pipeline) for name in _sets_of(component)]
+def sets_for(pipeline: Pipeline, *, audited: bool = False) -> tuple[str, ...]:
+    """The sets that a pipeline needs: `s3` if Spark is to read or write a path that starts with `s3a://`.
+
+    When it is audited, Spark also reads what sinks hold.
+    """
+    needed = [name for component in _components(pipeline) for name in _sets_of(component, audited)]
     return tuple(dict.fromkeys(needed))
 
 
@@ -87,8 +90,11 @@ def _components(part: object) -> Iterator[Component]:
             yield from _components(item)
 
 
-def _sets_of(component: Component) -> Iterator[str]:
-    if not component.own_s3 and any(text.startswith(_S3_SCHEME) for text in _texts(component.model_dump())):
+def _sets_of(component: Component, audited: bool) -> Iterator[str]:
+    by_spark = audited and isinstance(component, Sink) and component.read_with_spark
+    if (by_spark or not component.own_s3) and any(
+        text.startswith(_S3_SCHEME) for text in _texts(component.model_dump())
+    ):
         yield "s3"
 
 

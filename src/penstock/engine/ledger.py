@@ -15,9 +15,12 @@ from typing import Any
 
 _TABLE = """CREATE TABLE IF NOT EXISTS batches (batch INTEGER PRIMARY KEY, epoch INTEGER NOT NULL,
     rows_in TEXT NOT NULL, rows_dead TEXT NOT NULL, rows_out TEXT NOT NULL, late TEXT NOT NULL DEFAULT '{}',
-    corrections TEXT NOT NULL DEFAULT '{}', filtered TEXT NOT NULL DEFAULT '{}')"""
-_COLUMNS = "batch, epoch, rows_in, rows_dead, rows_out, late, corrections, filtered"
-_ADDED = ("late", "corrections", "filtered")
+    corrections TEXT NOT NULL DEFAULT '{}', filtered TEXT NOT NULL DEFAULT '{}',
+    replayed TEXT NOT NULL DEFAULT '{}', checksums TEXT NOT NULL DEFAULT '{}')"""
+_TIMES = """CREATE TABLE IF NOT EXISTS times (batch INTEGER NOT NULL, start INTEGER NOT NULL, what TEXT NOT NULL,
+    node TEXT NOT NULL, rows INTEGER NOT NULL, PRIMARY KEY (start, batch, what, node)) WITHOUT ROWID"""
+_COLUMNS = "batch, epoch, rows_in, rows_dead, rows_out, late, corrections, filtered, replayed, checksums"
+_ADDED = ("late", "corrections", "filtered", "replayed", "checksums")
 """Columns that ledgers of earlier versions lack."""
 
 
@@ -35,9 +38,15 @@ class BatchEntry:
     corrections: Mapping[str, int] = field(default_factory=dict)
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Rows that a filter or a route lets go nowhere."""
+    replayed: Mapping[str, int] = field(default_factory=dict)
+    """Dead letters that were fed back, by the source, step or sink they were given to."""
+
+    checksums: Mapping[str, int] = field(default_factory=dict)
+    """Sums of the checksums of the rows that went to each sink."""
 
     def counts(self) -> tuple[Mapping[str, int], ...]:
-        return (self.rows_in, self.rows_dead, self.rows_out, self.late, self.corrections, self.filtered)
+        return (self.rows_in, self.rows_dead, self.rows_out, self.late, self.corrections, self.filtered, self.replayed,
+                self.checksums)  # fmt: skip
 
 
 class Ledger:
@@ -45,6 +54,7 @@ class Ledger:
         self.file = file
         with closing(self._connect()) as db:
             db.execute(_TABLE)
+            db.execute(_TIMES)
             present = {row[1] for row in db.execute("PRAGMA table_info(batches)")}
             for column in (column for column in _ADDED if column not in present):
                 db.execute(f"ALTER TABLE batches ADD COLUMN {column} TEXT NOT NULL DEFAULT '{{}}'")
@@ -52,15 +62,36 @@ class Ledger:
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.file, timeout=30, isolation_level=None)
 
-    def record(self, entry: BatchEntry) -> None:
+    def record(self, entry: BatchEntry, times: Mapping[tuple[str, str], Mapping[int, int]] | None = None) -> None:
+        """Keeps a batch, and its rows by the start of their window: by what became of them, and where."""
         values = (entry.batch, entry.epoch, *(json.dumps(dict(part)) for part in entry.counts()))
+        by_window = [
+            (entry.batch, start, what, node, rows)
+            for (what, node), found in (times or {}).items()
+            for start, rows in found.items()
+        ]
         with closing(self._connect()) as db:
-            db.execute(f"INSERT OR REPLACE INTO batches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            db.execute("BEGIN")
+            db.execute(f"INSERT OR REPLACE INTO batches ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
+            db.execute("DELETE FROM times WHERE batch = ?", (entry.batch,))
+            db.executemany("INSERT INTO times (batch, start, what, node, rows) VALUES (?, ?, ?, ?, ?)", by_window)
+            db.execute("COMMIT")
 
     def entries(self, first: int = 0) -> list[BatchEntry]:
         with closing(self._connect()) as db:
             query = f"SELECT {_COLUMNS} FROM batches WHERE batch >= ? ORDER BY batch"
             return [_entry(row) for row in db.execute(query, (first,))]
+
+    def windows(self) -> dict[int, BatchEntry]:
+        """What became of the rows of each window of event time, by its start in milliseconds."""
+        query = "SELECT start, what, node, SUM(rows), MAX(batch) FROM times GROUP BY start, what, node ORDER BY start"
+        found: dict[int, dict[str, dict[str, int]]] = {}
+        last: dict[int, int] = {}
+        with closing(self._connect()) as db:
+            for start, what, node, rows, batch in db.execute(query):
+                found.setdefault(start, {}).setdefault(what, {})[node] = rows
+                last[start] = max(batch, last.get(start, 0))
+        return {start: BatchEntry(last[start], 0, **counts) for start, counts in found.items()}
 
     def totals(self) -> BatchEntry:
         """All batches added up."""

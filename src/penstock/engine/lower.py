@@ -7,22 +7,51 @@ trunk, so Catalyst sees it whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.engine.markers import walk
 from penstock.graph.nodes import Graph
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TAG = "_penstock_output"
+STATEFUL = {
+    "Aggregate": "aggregate",
+    "Join": "join",
+    "Deduplicate": "dedupe",
+    "DeduplicateWithinWatermark": "dedupe",
+    "Distinct": "dedupe",
+    "FlatMapGroupsWithState": "custom state",
+    "FlatMapGroupsInPandasWithState": "custom state",
+    "TransformWithState": "custom state",
+    "TransformWithStateInPySpark": "custom state",
+}
+"""What keeps state in a streaming plan, in words."""
 
 
-def choose_trunk(graph: Graph, stateful: set[str]) -> tuple[str, ...]:
-    """Where the streaming query ends: one node if all sinks pass through it, else every node a sink reads."""
+def is_stateful(plan: Any) -> bool:
+    """Whether a node of a plan keeps state; a stream that is joined with a table does not."""
+    name = plan.nodeName()
+    if name not in STATEFUL or not plan.isStreaming():
+        return False
+    return name != "Join" or all(plan.children().apply(index).isStreaming() for index in range(plan.children().size()))
+
+
+def keeps_state(frame: DataFrame) -> bool:
+    """Whether computing the rows of a stream changes state."""
+    return any(is_stateful(node) for node in walk(frame._jdf.queryExecution().analyzed()))
+
+
+def choose_trunk(graph: Graph, stateful: set[str], *, early: bool = False) -> tuple[str, ...]:
+    """Where the streaming query ends: one node if all sinks pass through it, else every node a sink reads.
+
+    It ends as late as possible, so that Catalyst sees much of it; or `early`, right after what keeps state.
+    """
     ends = list(dict.fromkeys(sink.inputs[0] for sink in graph.of_kind("sink")))
-    if len(ends) <= 1:
+    if len(ends) <= 1 and not early:
         return tuple(ends)
-    for candidate in reversed(list(graph.nodes)):
+    for candidate in graph.nodes if early else reversed(list(graph.nodes)):
         if graph.nodes[candidate].kind != "sink" and _carries_all(graph, candidate, ends, stateful):
             return (candidate,)
     return tuple(ends)

@@ -57,6 +57,8 @@ class Status:
     """The watermark of each source in milliseconds since 1970."""
     last: BatchReport | None = None
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
+    caught_up_in: Mapping[str, float] = field(default_factory=dict)
+    """Seconds until nothing waits at a source any more, at the pace of the last while; infinite if ever more waits."""
     recent_rates: tuple[float, ...] = ()
     history: Headway | None = None
     """While history is read: how many of its rows have been."""
@@ -66,6 +68,30 @@ class Status:
         if self.last is None or self.last.watermark is None:
             return None
         return now - self.last.watermark
+
+
+_WHILE = 60.0
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How much waited at a source, at times by a clock that only goes forward."""
+
+    seen: tuple[tuple[float, int], ...] = ()
+
+    def noted(self, now: float, amount: int) -> Waiting:
+        recent = tuple(item for item in self.seen if now - item[0] <= _WHILE)
+        return Waiting((*recent, (now, amount)))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None if nothing waits, or if it cannot be told yet."""
+        if len(self.seen) < 2 or self.seen[-1][1] == 0:
+            return None
+        (first, before), (last, now) = self.seen[0], self.seen[-1]
+        if before <= now:
+            return float("inf") if before < now else None
+        return now * (last - first) / (before - now)
 
 
 def batch_report(progress: Mapping[str, Any], source_names: list[str]) -> BatchReport:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.components.shared.s3 import session_options
 from penstock.engine.jars import jars_of
@@ -103,7 +103,9 @@ class Session:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ |= {"PYSPARK_GATEWAY_PORT": str(self.jvm.port), "PYSPARK_GATEWAY_SECRET": self.jvm.secret}
         try:
-            return SparkSession.builder.getOrCreate()
+            spark = SparkSession.builder.getOrCreate()
+            _silence_lost_counts(spark)
+            return spark
         except Exception as error:
             # The text of a Java error is fetched from the JVM, so it is asked for while there is one.
             reason = _java_reason(str(error)) if self.jvm.alive else "it ended while starting"
@@ -139,6 +141,18 @@ class Session:
         keep = None if self._own_scratch else self.log
         if keep is None or self.scratch not in keep.parents:
             shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _silence_lost_counts(spark: SparkSession) -> None:
+    """When the JVM dies, the server that takes the counts of tasks would print a stack trace; the run tells it."""
+    server: Any = spark.sparkContext._accumulatorServer
+    told = server.handle_error
+
+    def handle_error(request: object, address: object) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            told(request, address)
+
+    server.handle_error = handle_error
 
 
 def _java_reason(message: str) -> str:

@@ -22,7 +22,7 @@ from penstock.spec.secrets import references, texts
 
 TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
 METADATA_KEYS = ("name", "labels")
-SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "tests")
+SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "ledger", "tests")
 ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {
     "source": ("format", "eventTime", "bootstrap", "throttle"), "step": ("from", "late"), "sink": ("from",),
 }  # fmt: skip
@@ -86,6 +86,7 @@ class _Assembly:
             "late": self._late(body, ("spec",)) or spec.LatePolicy(),
             "state": self._settings(spec.StateSettings, body, "state") or spec.StateSettings(),
             "run": self._settings(spec.RunSettings, body, "run") or spec.RunSettings(),
+            "ledger": self._settings(spec.LedgerSettings, body, "ledger") or spec.LedgerSettings(),
             "tests": tuple(case for case in self._tests(body) if case is not None),
         }
         return spec.Pipeline(name=name, labels=labels, **parts)

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from penstock.components.formats.avro import Avro as _AvroFormat
 from penstock.components.formats.csv import Csv as _CsvFormat
 from penstock.components.formats.json import Json as _JsonFormat
 from penstock.components.formats.parquet import Parquet as _ParquetFormat
+from penstock.components.formats.protobuf import Protobuf as _ProtobufFormat
 from penstock.components.formats.text import Text as _TextFormat
 from penstock.components.sinks.console import Console as _ConsoleSink
 from penstock.components.sinks.files import Files as _FilesSink
@@ -15,12 +17,15 @@ from penstock.components.sinks.memory import Memory as _MemorySink
 from penstock.components.sinks.mysql import Mysql as _MysqlSink
 from penstock.components.sinks.postgres import Postgres as _PostgresSink
 from penstock.components.sinks.sqlite import Sqlite as _SqliteSink
+from penstock.components.sources.cdc import Cdc as _CdcSource
 from penstock.components.sources.files import Files as _FilesSource
 from penstock.components.sources.generator import Generator as _GeneratorSource
 from penstock.components.sources.kafka import Kafka as _KafkaSource
 from penstock.components.sources.memory import Memory as _MemorySource
+from penstock.components.sources.sql_poll import SqlPoll as _SqlPollSource
 from penstock.components.steps.changelog_join import ChangelogJoin as _ChangelogJoinStep
 from penstock.components.steps.dedupe import Dedupe as _DedupeStep
+from penstock.components.steps.expect import Expect as _ExpectStep
 from penstock.components.steps.filter import Filter as _FilterStep
 from penstock.components.steps.geo_window import GeoWindow as _GeoWindowStep
 from penstock.components.steps.join import Join as _JoinStep
@@ -37,6 +42,18 @@ from penstock.spec.schema import Schema
 from penstock.spec.units import Duration, Size
 
 class sources:
+    @staticmethod
+    def Cdc(
+        *,
+        kafka: Any | None = ...,
+        files: Any | None = ...,
+        schema: str | Mapping[str, Any] | Schema,
+        columns: Mapping[str, Literal["op", "deleted", "ts", "version"]] = ...,
+        units: Literal["millis", "micros", "nanos"] | Mapping[str, Literal["millis", "micros", "nanos"]] | None = ...,
+        decimals: Literal["base64", "text"] = ...,
+    ) -> _CdcSource:
+        """Reads changes of one table as Debezium records them in JSON, with or without their schema."""
+
     @staticmethod
     def Files(
         *,
@@ -91,7 +108,30 @@ class sources:
     ) -> _MemorySource:
         """Rows from the pipeline file itself or from a test: no files, no servers."""
 
+    @staticmethod
+    def SqlPoll(
+        *,
+        url: str,
+        table: str,
+        order: str | Sequence[str],
+        columns: Sequence[str] = ...,
+        every: str | Duration = ...,
+        overlap: str | Duration = ...,
+        starting_from: int | str = ...,
+        max_rows_per_batch: int | None = ...,
+    ) -> _SqlPollSource:
+        """Reads the rows of a table of PostgreSQL, MySQL, MariaDB or SQLite, and new and changed ones as they appear."""
+
 class formats:
+    @staticmethod
+    def Avro(
+        *,
+        schema: Mapping[str, Any] | str | None = ...,
+        schema_file: str | None = ...,
+        framing: Literal["none", "confluent", "single_object"] = ...,
+    ) -> _AvroFormat:
+        """Avro records: messages, or object container files."""
+
     @staticmethod
     def Csv(
         *,
@@ -116,6 +156,15 @@ class formats:
         schema: str | Mapping[str, Any] | Schema | None = ...,
     ) -> _ParquetFormat:
         """Apache Parquet files. Without a schema, the columns are those of the files found at the start."""
+
+    @staticmethod
+    def Protobuf(
+        *,
+        descriptors: str,
+        message: str,
+        framing: Literal["none", "confluent"] = ...,
+    ) -> _ProtobufFormat:
+        """Protocol Buffers messages of one type."""
 
     @staticmethod
     def Text() -> _TextFormat:
@@ -144,6 +193,13 @@ class steps:
         emit: Literal["complete", "at once"] = ...,
     ) -> _DedupeStep:
         """Keeps the first row of each key and drops those that repeat it within a time."""
+
+    @staticmethod
+    def Expect(
+        *,
+        rules: Mapping[str, str],
+    ) -> _ExpectStep:
+        """Lets rows through that meet every rule; the others become dead letters that name the rules they break."""
 
     @staticmethod
     def Filter(
@@ -275,8 +331,12 @@ class sinks:
         path: str,
         format: Literal["parquet", "json", "csv"] = ...,
         partition_by: Sequence[str] = ...,
+        entropy: bool = ...,
+        compact: int | None = ...,
+        keep: str | Duration = ...,
+        s3: Any = ...,
     ) -> _FilesSink:
-        """Writes each batch into a folder of its own (`batch=000000000042/epoch=1/`), exactly once."""
+        """Writes each batch into files of its own, exactly once."""
 
     @staticmethod
     def Kafka(
@@ -288,7 +348,10 @@ class sinks:
         delete: str | None = ...,
         headers: Mapping[str, str] = ...,
         timestamp: str | None = ...,
-        format: Literal["json", "text"] = ...,
+        format: Literal["json", "text", "avro", "protobuf"] = ...,
+        schema_file: str | None = ...,
+        descriptors: str | None = ...,
+        message: str | None = ...,
         security: Any = ...,
         options: Mapping[str, str] = ...,
     ) -> _KafkaSink:

@@ -15,7 +15,8 @@ from penstock.spec.units import Duration, Size
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SETTINGS: tuple[type[Config], ...] = (
-    spec.EventTime, spec.Throttle, spec.LatePolicy, spec.StateSettings, spec.RunSettings, spec.TestCase,
+    spec.EventTime, spec.Throttle, spec.LatePolicy, spec.StateSettings, spec.RunSettings, spec.LedgerSettings,
+    spec.TestCase,
 )  # fmt: skip
 
 
@@ -86,6 +87,7 @@ class _Parts:
                 "late": self._late(fields["late"].description),
                 "state": _or_nothing(self.references[spec.StateSettings], fields["state"].description),
                 "run": _or_nothing(self.references[spec.RunSettings], fields["run"].description),
+                "ledger": _or_nothing(self.references[spec.LedgerSettings], fields["ledger"].description),
                 "tests": _or_nothing(
                     {"type": "array", "items": self.references[spec.TestCase]}, fields["tests"].description
                 ),

@@ -76,6 +76,12 @@ def Throttle(rows_per_second: int | None = None, *, adaptive: bool = False) -> s
     return cast(spec.Throttle, build_config(spec.Throttle, {"rows_per_second": rows_per_second, "adaptive": adaptive}))
 
 
+def Ledger(*, window: str | Duration | None = None, checksum: Sequence[str] = ()) -> spec.LedgerSettings:
+    """What the ledger keeps: rows by windows of event time, and checksums of columns for `penstock ledger --audit`."""
+    arguments = {"window": window, "checksum": tuple(checksum)}
+    return cast(spec.LedgerSettings, build_config(spec.LedgerSettings, arguments))
+
+
 class Node:
     """A source or step of a pipeline under construction; its methods add what reads from it."""
 
@@ -116,6 +122,7 @@ class Pipeline:
         partitions: int | None = None,
         dead_letters: Sink | None = None,
         late: LateRows | None = None,
+        ledger: spec.LedgerSettings | None = None,
     ) -> None:
         place = calling_place()
         metadata: dict[str, Any] = {"name": name}
@@ -134,6 +141,8 @@ class Pipeline:
             self._spec["deadLetters"] = _named(dead_letters)
         if late is not None:
             self._spec["late"] = late
+        if ledger is not None:
+            self._spec["ledger"] = ledger
 
     def source(
         self,

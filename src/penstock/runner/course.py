@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.components.shared.crashpoints import reach
+from penstock.components.steps.python import Python
 from penstock.engine.analyse import Analysed, analyse
 from penstock.engine.checkpoint import last_number
 from penstock.engine.history import History, copy, pending, waiting
 from penstock.engine.ledger import Ledger, add
-from penstock.engine.progress import BatchReport, Headway, Status
+from penstock.engine.progress import BatchReport, Headway, Status, Waiting
 from penstock.engine.query import RunningPipeline
 from penstock.engine.spark_errors import runtime_problem
 from penstock.engine.state.buckets import buckets_of
@@ -51,6 +52,8 @@ class Course:
         self.watch = watch
         self.stop = stop
         self.log = log
+        self.careful = False
+        """Whether rows on which an expression fails are set aside; it costs, so only since there was one."""
         self.tracker = Tracker(status, Ledger(state.ledger))
 
     def through(self, *, once: bool) -> Status:
@@ -60,7 +63,7 @@ class Course:
         unread = pending(self.graph, self.state.spool)
         if unread:
             self.tracker.begin_history(unread)
-            self._drive(self._analyse(unread), "reading history", once=True)
+            self._drive_to_end(self._analyse(unread), "reading history", once=True)
             if self.stop.is_set():
                 return self.tracker.status
             for history in unread.values():
@@ -68,11 +71,21 @@ class Course:
                 history.finish()
             self.tracker.end_history()
             analysed = self._analyse({})
-        return self._drive(analysed, "running", once=once)
+        return self._drive_to_end(analysed, "running", once=once)
+
+    def _drive_to_end(self, analysed: Analysed, phase: str, *, once: bool) -> Status:
+        """Runs; when a row makes a batch fail, runs on with care, so that such rows are set aside."""
+        try:
+            return self._drive(analysed, phase, once=once)
+        except PenstockError as error:
+            if self.careful or not _may_be_a_row(error, self.graph):
+                raise
+            self.careful = True
+            return self._drive(self._analyse(analysed.builder.histories), phase, once=once)
 
     def _analyse(self, histories: Mapping[str, History]) -> Analysed:
         buckets = buckets_of(self.spark, self.state)
-        found = analyse(self.spark, self.graph, self.state.spool, buckets, histories)
+        found = analyse(self.spark, self.graph, self.state.spool, buckets, histories, careful=self.careful)
         found.raise_errors()
         return found
 
@@ -115,6 +128,14 @@ class Course:
             running.close()
 
 
+def _may_be_a_row(error: PenstockError, graph: Graph) -> bool:
+    """Whether a batch may have failed for a row that can be set aside."""
+    in_python = any(
+        isinstance(node.component, Python) and node.component.over == "arrow" for node in graph.of_kind("step")
+    )
+    return error.code == "ROW_FAILED" or (error.code == "BATCH_FAILED" and in_python)
+
+
 class Tracker:
     """Adds up what batches report into the status."""
 
@@ -124,6 +145,7 @@ class Tracker:
         totals = ledger.totals()
         self._next = totals.batch + 1
         self._earlier = totals.rows_in
+        self._waiting: dict[str, Waiting] = {}
         self._history: set[str] = set()
         self._history_from = 0.0
         self.status = replace(status, earlier_rows=sum(totals.rows_in.values()))
@@ -153,6 +175,11 @@ class Tracker:
         took = time.monotonic() - self._history_from
         return Headway(done, known.total, (known.total - done) * took / here if here else None)
 
+    def _note_backlog(self) -> None:
+        now = time.monotonic()
+        for name, backlog in self.status.backlog.items():
+            self._waiting[name] = self._waiting.get(name, Waiting()).noted(now, backlog.amount)
+
     def turn(self, phase: str) -> Status:
         running = self.running
         if running is None:
@@ -176,7 +203,11 @@ class Tracker:
             backlog=running.backlog(last) if reports or not self.status.backlog else self.status.backlog,
             recent_rates=rates[-_RATES_KEPT:],
         )
-        self.status = replace(self.status, history=self._headway())
+        if reports:
+            self._note_backlog()
+        left = {name: waiting.seconds_left for name, waiting in self._waiting.items()}
+        caught_up_in = {name: seconds for name, seconds in left.items() if seconds is not None}
+        self.status = replace(self.status, history=self._headway(), caught_up_in=caught_up_in)
         return self.status
 
 

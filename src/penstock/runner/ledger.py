@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from penstock.engine.balance import Imbalance, imbalances
-from penstock.engine.checkpoint import last_committed
+from penstock.engine.checkpoint import last_committed, watermark
 from penstock.engine.ledger import BatchEntry, Ledger
 from penstock.engine.statedir import read_identity, refuse_foreign
 from penstock.errors import PenstockError
@@ -30,6 +31,19 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class JudgedWindow:
+    """A window of event time and what is to be said of it.
+
+    It is sealed when the watermark has passed its end and what became of its rows adds up, and open before.
+    """
+
+    start: dt.datetime
+    entry: BatchEntry
+    verdict: Verdict
+    imbalances: tuple[Imbalance, ...]
+
+
+@dataclass(frozen=True)
 class Account:
     batches: tuple[Judged, ...]
     totals: BatchEntry
@@ -40,12 +54,34 @@ class Account:
         return "unbalanced" if "unbalanced" in found else "open" if "open" in found else "sealed"
 
 
-def read_ledger(file: PipelineFile, state: Path) -> Account:
-    """All batches of a pipeline's state, judged; raises if there is no such state."""
+def read_windows(file: PipelineFile, state: Path) -> tuple[JudgedWindow, ...]:
+    """All windows of event time of a pipeline's state, judged; raises if it counts none."""
+    window = file.pipeline.ledger.window
+    if window is None:
+        raise PenstockError.of("LEDGER_WITHOUT_WINDOWS", name=file.pipeline.name)
     graph = build(file)
+    _refuse_missing(file, state)
+    passed = watermark(state / "checkpoint")
+    committed = last_committed(state / "checkpoint")
+    found = []
+    for start, entry in Ledger(state / "ledger.db").windows().items():
+        wrong = tuple(imbalances(graph, entry))
+        done = start + window.millis <= passed and entry.batch <= committed
+        verdict: Verdict = "unbalanced" if wrong and done else "sealed" if done else "open"
+        found.append(JudgedWindow(dt.datetime.fromtimestamp(start / 1000, dt.UTC), entry, verdict, wrong))
+    return tuple(found)
+
+
+def _refuse_missing(file: PipelineFile, state: Path) -> None:
     refuse_foreign(state, file.pipeline.name)
     if read_identity(state) is None:
         raise PenstockError.of("STATE_MISSING", path=state, name=file.pipeline.name)
+
+
+def read_ledger(file: PipelineFile, state: Path) -> Account:
+    """All batches of a pipeline's state, judged; raises if there is no such state."""
+    graph = build(file)
+    _refuse_missing(file, state)
     ledger = Ledger(state / "ledger.db")
     committed = last_committed(state / "checkpoint")
     judged = []

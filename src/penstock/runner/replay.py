@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.components.base import KernelStep, Sink, Step
+from penstock.engine.again import again_folder, is_fed_back, kept_letters
 from penstock.engine.checkpoint import watermark
 from penstock.engine.replays import kept_files, kept_folder, newest_window, replay, replay_folder
 from penstock.engine.statedir import in_use, read_identity, refuse_foreign
@@ -46,6 +47,37 @@ def replay_late(file: PipelineFile, state: Path, wanted: str | None = None, *, d
     now = watermark(state / "checkpoint")
     found = tuple(_replay_step(graph, name, state / "spool", now, dry_run=dry_run) for name in names)
     return ReplayResult(found, in_use(state))
+
+
+def replay_dead(file: PipelineFile, state: Path, wanted: str | None = None, *, dry_run: bool = False) -> ReplayResult:
+    """Feeds dead letters to the sources, steps and sinks that set them aside, each once."""
+    graph = build(file)
+    refuse_foreign(state, file.pipeline.name)
+    if read_identity(state) is None:
+        raise PenstockError.of("STATE_MISSING", path=state, name=file.pipeline.name)
+    if wanted is not None and wanted not in graph.nodes:
+        raise PenstockError.of("REPLAY_IMPOSSIBLE", step=wanted, reason="there is no such source, step or sink",
+                               advice=did_you_mean(wanted, graph.nodes))  # fmt: skip
+    spool = state / "spool"
+    names = [name for name in graph.nodes if name == wanted or wanted is None]
+    at_once = in_use(state) and all(is_fed_back(spool, name) or not kept_letters(spool, name) for name in names)
+    found = tuple(
+        _replay_letters(spool, name, dry_run=dry_run) for name in names if name == wanted or kept_letters(spool, name)
+    )
+    return ReplayResult(found, at_once)
+
+
+def _replay_letters(spool: Path, node: str, *, dry_run: bool) -> Replayed:
+    from pyarrow import parquet
+
+    rows = 0
+    for file in kept_letters(spool, node):
+        rows += parquet.read_metadata(file).num_rows
+        if not dry_run:
+            target = again_folder(spool, node)
+            target.mkdir(parents=True, exist_ok=True)
+            replay(file, target)
+    return Replayed(node, rows, 0)
 
 
 def _steps(graph: Graph, wanted: str | None) -> list[str]:

@@ -27,7 +27,7 @@ def as_document(pipeline: Pipeline) -> dict[str, Any]:
         body["deadLetters"] = _component(pipeline.dead_letters)
     if pipeline.late != LatePolicy():
         body["late"] = _late(pipeline.late)
-    for key, settings in (("state", pipeline.state), ("run", pipeline.run)):
+    for key, settings in (("state", pipeline.state), ("run", pipeline.run), ("ledger", pipeline.ledger)):
         if written := _written(settings):
             body[key] = written
     if pipeline.tests:

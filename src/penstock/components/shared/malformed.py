@@ -26,6 +26,14 @@ def as_text(value: Column) -> Column:
     return F.when(F.is_valid_utf8(text), text).otherwise(F.concat(F.lit(BASE64), F.base64(value)))
 
 
+def as_bytes(text: Column) -> Column:
+    """The bytes that `as_text` was given."""
+    from pyspark.sql import functions as F
+
+    kept = F.unbase64(F.substr(text, F.lit(len(BASE64) + 1)))
+    return F.when(F.startswith(text, F.lit(BASE64)), kept).otherwise(F.encode(text, "UTF-8"))
+
+
 def unreadable_fields(schema: Schema, values: Column, otherwise: str, timestamp_format: str | None) -> Column:
     """The first columns whose text does not fit their type; `otherwise` if the row as a whole is unreadable."""
     from pyspark.sql import functions as F

@@ -101,7 +101,7 @@ def row_column(message: Column, decoder: Decoder) -> Column:
         return decoded(messages, decoder)
 
     kind = from_arrow_schema(pa.schema([*decoder.schema, pa.field(RAW, pa.string())]))
-    return _applied(rows, kind, message)
+    return applied(rows, kind, message)
 
 
 def reason_column(raw: Column, decoder: Decoder) -> Column:
@@ -111,13 +111,14 @@ def reason_column(raw: Column, decoder: Decoder) -> Column:
         found = [None if text is None else why(decoder.from_text(text), decoder) for text in texts.to_pylist()]
         return pa.array(found, pa.string())
 
-    return _applied(reasons, "string", raw)
+    return applied(reasons, "string", raw)
 
 
-def _applied(function: Callable[[pa.Array], pa.Array], kind: Any, column: Column) -> Column:
+def applied(function: Callable[[pa.Array], pa.Array], kind: Any, column: Column) -> Column:
+    """What a function over Arrow gives for a column."""
     from pyspark.sql.pandas.functions import arrow_udf
 
     # What kind of function it is Spark tells from its types, which the types of `arrow_udf` do not know.
     made: Any = arrow_udf
-    applied: Column = made(function, kind)(column)
-    return applied
+    found: Column = made(function, kind)(column)
+    return found

@@ -7,11 +7,12 @@ to Spark's tasks, so it holds plain values only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.components.shared.checksum import Content
 from penstock.components.shared.sql_text import is_nested
 from penstock.errors import PenstockError
 
@@ -191,6 +192,21 @@ class Database(ABC):
 
     def before_search(self, connection: Connection) -> None:  # noqa: B027
         """Makes MERGED quick to read by number."""
+
+    @abstractmethod
+    def row_sum(self, columns: Sequence[str]) -> str:
+        """The checksum of a row over these columns, as an expression."""
+
+    def content(self, table: str, columns: Sequence[str]) -> Content:
+        """What a table holds."""
+        connection = self.connect()
+        try:
+            ((rows, checksum),) = connection.rows(
+                f"SELECT COUNT(*), COALESCE(SUM({self.row_sum(columns)}), 0) FROM {self.table(table)}"
+            )
+            return Content(int(rows), int(checksum))
+        finally:
+            connection.close()
 
     def table(self, name: str) -> str:
         """A table as it stands in a statement; `schema.table` names one in a schema."""

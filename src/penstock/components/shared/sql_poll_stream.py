@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa  # noqa: TID253 - imported by the source only when it is read
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition  # noqa: TID253
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition  # noqa: TID253
 from pyspark.sql.pandas.types import from_arrow_schema  # noqa: TID253
 from pyspark.sql.streaming.datasource import (  # noqa: TID253
     ReadAllAvailable,
@@ -246,6 +246,24 @@ def _as(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
+class SqlTableReader(DataSourceReader):
+    """Reads the rows that are there now, once: as a stream would that ends with them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._reader = SqlPollReader(settings)
+
+    def partitions(self) -> list[InputPartition]:
+        self._reader.prepareForTriggerAvailableNow()
+        at, found = self._reader.initialOffset(), list[InputPartition]()
+        while (end := self._reader.latestOffset(at, ReadAllAvailable())) != at:
+            found += self._reader.partitions(at, end)
+            at = end
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition)
+
+
 class SqlTable(DataSource):
     @classmethod
     def name(cls) -> str:
@@ -253,6 +271,9 @@ class SqlTable(DataSource):
 
     def schema(self) -> StructType:
         return from_arrow_schema(arrow_schema(self._settings().kinds))
+
+    def reader(self, schema: StructType) -> SqlTableReader:
+        return SqlTableReader(self._settings())
 
     def streamReader(self, schema: StructType) -> SqlPollReader:
         return SqlPollReader(self._settings())

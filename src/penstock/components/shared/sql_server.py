@@ -56,10 +56,12 @@ class ServerSink(SqlSink):
     @abstractmethod
     def database(cls, server: Server) -> Database: ...
 
-    def open(self, context: SinkContext) -> SinkWriter:
+    def database_of(self, context: SinkContext) -> Database:
         try:
-            server = self.server(self.url)
+            return self.database(self.server(self.url))
         except BadUrl as error:
             where = f"`{self.name}.url` of sink '{context.node}'"
             raise PenstockError.of("SPEC_BAD_VALUE", where=where, reason=error) from None
-        return SqlWriter(self, self.database(server), context, self.bulk_rows)
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        return SqlWriter(self, self.database_of(context), context, self.bulk_rows)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from penstock.components.base import Batch, CheckContext, Refused, Sink, SinkContext, SinkWriter
 from penstock.components.shared.arrow import in_arrow
+from penstock.components.shared.checksum import Content
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.keyed import DELETE, KEY, VERSION, key_column_problems, key_problems
 from penstock.components.shared.sql_database import (
@@ -47,6 +49,8 @@ OnViolation = Literal["dead", "stop"]
 class SqlSink(Sink):
     """What all tables of databases have in common."""
 
+    guarantee: ClassVar[str] = "Exactly once: rows and the number of the batch are written in one transaction."
+
     table: str = field(doc="The table.", change=Change.LOSES_STATE, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     key: tuple[str, ...] = field((), doc=KEY, change=Change.LOSES_STATE)
     version: str | None = field(None, doc=VERSION)
@@ -64,6 +68,17 @@ class SqlSink(Sink):
 
     def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
         yield from key_column_problems(self, node, columns)
+
+    @abstractmethod
+    def database_of(self, context: SinkContext) -> Database:
+        """Where the table is."""
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
+        database = self.database_of(context)
+        try:
+            return database.content(self.table, columns)
+        except database.errors as error:
+            raise database.refusal(context.node, error) from None
 
     def layout(self, columns: Mapping[str, str]) -> Layout:
         """The table as the sink would make it for such rows."""

@@ -15,6 +15,7 @@ class Console(Sink):
     """Prints the first rows of each batch. For looking, not for keeping: after a crash a batch may be printed again."""
 
     name: ClassVar[str] = "console"
+    guarantee: ClassVar[str] = "At least once: after a crash a batch may be printed again."
     example: ClassVar[str] = """\
 from: views
 console: {rows: 10}

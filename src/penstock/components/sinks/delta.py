@@ -6,10 +6,11 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.shared.checksum import Content, python_sum
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.delta_table import Location, located, nullable, path_problems, shape, telling
 from penstock.components.shared.keyed import DELETE, KEY, VERSION, key_column_problems, key_problems
@@ -52,6 +53,7 @@ class Delta(Sink):
 
     name: ClassVar[str] = "delta"
     own_s3: ClassVar[bool] = True
+    guarantee: ClassVar[str] = "Exactly once: the commit that adds the rows of a batch also holds its number."
     example: ClassVar[str] = """\
 from: views
 delta: {path: "s3a://lake/views", partitionBy: [country]}
@@ -92,6 +94,21 @@ delta: {path: "s3a://lake/views", partitionBy: [country]}
             elif _UNUSABLE.search(column):
                 advice = "Delta takes no spaces and none of ,;{}()= in names; rename it with a `select` step."
                 yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": advice})
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
+        path = resolve_path(context.folder, self.path)
+        try:
+            location = located(path, self.s3, context.spark)
+        except S3Failed as failed:
+            raise failed.told(context.node) from None
+        rows, checksum = 0, 0
+        with telling(location, context.node):
+            for part in location.load().to_pyarrow_dataset().to_batches(columns=[*columns]):
+                rows += part.num_rows
+                checksum += sum(
+                    python_sum(*row) for row in zip(*(item.to_pylist() for item in part.columns), strict=True)
+                )
+        return Content(rows, checksum)
 
     def open(self, context: SinkContext) -> SinkWriter:
         path = resolve_path(context.folder, self.path)

@@ -11,6 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.shared.checksum import Content, spark_sum
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.data_files import Layout, data_files, frame
 from penstock.components.shared.file_output import FileFormat
@@ -60,7 +61,12 @@ class Files(Sink):
     """
 
     name: ClassVar[str] = "files"
+    read_with_spark: ClassVar[bool] = True
     own_s3: ClassVar[bool] = True
+    guarantee: ClassVar[str] = (
+        "Exactly once for readers that go by the manifests, as `penstock.read_files` does: a batch is there when its "
+        "manifest is."
+    )
     example: ClassVar[str] = """\
 from: views
 files: {path: "s3a://lake/views", partitionBy: [country], entropy: true}
@@ -109,6 +115,13 @@ files: {path: "s3a://lake/views", partitionBy: [country], entropy: true}
             params = {"node": node, "component": "files", "column": column, "type": columns[column]}
             advice = f"`{column}` names a folder of the output; rename the column with a `select` step."
             yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": advice})
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
+        from pyspark.sql import functions as F
+
+        rows = read_files(context.spark, resolve_path(context.folder, self.path), self.s3)
+        (found,) = rows.agg(F.count(F.lit(1)).alias("rows"), spark_sum(columns)).collect()
+        return Content(int(found["rows"]), int(found["checksum"]))
 
     def open(self, context: SinkContext) -> SinkWriter:
         root = resolve_path(context.folder, self.path)
@@ -310,10 +323,10 @@ def read_manifests(store: Storage) -> list[Manifest]:
     raise PenstockError.of("PATH_NOT_FOUND", where="a manifest", path=missing[0].path)
 
 
-def read_files(spark: SparkSession, path: str) -> DataFrame:
+def read_files(spark: SparkSession, path: str, s3: S3 | None = None) -> DataFrame:
     """The rows a `files` sink has committed, whole batches only, as a DataFrame."""
     try:
-        manifests = read_manifests(storage(path, spark))
+        manifests = read_manifests(storage(path, spark, s3))
     except S3Failed as failed:
         raise failed.told(path) from None
     if not manifests:

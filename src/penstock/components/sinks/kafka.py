@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter
+from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter, resolve_path
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kafka import (
     NUMBER,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
     from pyspark.sql import Column, DataFrame
+
+    from penstock.components.shared.message_values import Encoder
 
 _OPTIONS = {
     "batch.size": NUMBER,
@@ -57,6 +60,11 @@ class Kafka(Sink):
     """
 
     name: ClassVar[str] = "kafka"
+    guarantee: ClassVar[str] = (
+        "Exactly once for consumers with `isolation.level=read_committed`: messages and the number of the batch are "
+        "one transaction. After a crash the last batch may be sent twice if the pipeline stays down for longer than "
+        "the broker keeps the offsets of groups."
+    )
     example: ClassVar[str] = """\
 from: views
 kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {origin: country}}
@@ -75,7 +83,18 @@ kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {
     timestamp: str | None = field(
         None, doc="Timestamp column that becomes the message's time. Default: when it is sent."
     )
-    format: Literal["json", "text"] = field("json", doc="How values are encoded. `text` takes the one column `value`.")
+    format: Literal["json", "text", "avro", "protobuf"] = field(
+        "json", doc="How values are encoded. `text` takes the one column `value`."
+    )
+    schema_file: str | None = field(
+        None, doc="With `avro`: a file with the schema of the record, relative to the pipeline file."
+    )
+    descriptors: str | None = field(
+        None, doc="With `protobuf`: a descriptor file, made by `protoc --include_imports --descriptor_set_out`."
+    )
+    message: str | None = field(
+        None, doc="With `protobuf`: the message type, with its package.", pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$"
+    )
     security: Security = field(Security(), doc="Encryption and login.")
     options: dict[str, str] = field(default={}, doc=f"Options of the client: {', '.join(_OPTIONS)}.")
 
@@ -105,6 +124,32 @@ kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {
         where = f"kafka of '{context.node}'"
         if self.delete is not None and not self.key:
             yield Problem("SPEC_MISSING_KEY", {"key": "key", "where": where, "advice": "`delete` goes with a `key`."})
+        needed = {"avro": ("schema_file",), "protobuf": ("descriptors", "message")}.get(self.format, ())
+        missing = [name for name in needed if getattr(self, name) is None]
+        for name in missing:
+            key = "schemaFile" if name == "schema_file" else name
+            yield Problem("SPEC_MISSING_KEY", {"key": key, "where": where, "advice": f"`{self.format}` needs it."})
+        if needed and not missing:
+            try:
+                self._encoder(context.folder)
+            except (OSError, ValueError) as error:
+                yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": error}, at=("format",))
+
+    def _encoder(self, folder: Path) -> Encoder:
+        """How values are written; raises ValueError or OSError if its schema is no good."""
+        from penstock.components.shared.message_values import AvroEncoder, ProtobufEncoder
+
+        if self.format == "avro":
+            from penstock.components.shared.avro_records import record_of
+
+            text = Path(resolve_path(folder, self.schema_file or "")).read_text("utf-8")
+            record_of(text)
+            return AvroEncoder(text)
+        from penstock.components.shared.protobuf_messages import message_type
+
+        content = Path(resolve_path(folder, self.descriptors or "")).read_bytes()
+        message_type(content, self.message or "")
+        return ProtobufEncoder(content, self.message or "")
 
     def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
         named = [*self.key, *self.headers.values()]
@@ -127,11 +172,11 @@ kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {
 
     # --- what is sent ------------------------------------------------------------------------------------
 
-    def messages(self, rows: DataFrame) -> DataFrame:
+    def messages(self, rows: DataFrame, folder: Path) -> DataFrame:
         """Topic, key, value, headers and time of each row."""
         from pyspark.sql import functions as F
 
-        value = self._value(rows)
+        value = self._value(rows, folder)
         if self.delete is not None:
             value = F.when(~F.coalesce(_column(self.delete), F.lit(False)), value)
         headers = [_column(column).cast("string").cast("binary") for column in self.headers.values()]
@@ -152,7 +197,7 @@ kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {
             return _column(self.key[0]).cast("string").cast("binary")
         return F.to_json(F.struct(*(_column(name) for name in self.key)), {"ignoreNullFields": "false"}).cast("binary")
 
-    def _value(self, rows: DataFrame) -> Column:
+    def _value(self, rows: DataFrame, folder: Path) -> Column:
         from pyspark.sql import functions as F
 
         apart = {self.delete, self.topic_column, *self.headers.values()} - {None} - set(self.key)
@@ -160,6 +205,10 @@ kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {
         whole = F.struct(*(_column(name) for name in names))
         if self.format == "text":
             return F.col("value").cast("binary")
+        if self.format in ("avro", "protobuf"):
+            from penstock.components.shared.message_values import value_column
+
+            return value_column(whole, self._encoder(folder))
         return F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
 
 
@@ -183,6 +232,7 @@ class _KafkaWriter(SinkWriter):
 
     def __init__(self, sink: Kafka, context: SinkContext) -> None:
         self.sink = sink
+        self.folder = context.folder
         self.context = context
         self.group = f"penstock-{context.pipeline}-{context.node}"
         self.troubles: list[KafkaError] = []
@@ -265,7 +315,7 @@ class _KafkaWriter(SinkWriter):
     def write(self, batch: Batch, rows: DataFrame) -> bool:
         if self._applied(batch):
             return False
-        messages = self.sink.messages(rows).toArrow()
+        messages = self.sink.messages(rows, self.folder).toArrow()
         for attempt in range(1, _TRIES + 1):
             try:
                 self._send(batch, messages)

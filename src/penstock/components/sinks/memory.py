@@ -20,6 +20,7 @@ class Memory(Sink):
     """Keeps rows in the process, for tests and notebooks; `penstock.testing` reads them. Gone when the process ends."""
 
     name: ClassVar[str] = "memory"
+    guarantee: ClassVar[str] = "Once, while the process lives; nothing is left when it ends."
     example: ClassVar[str] = """\
 from: views
 memory: {key: [id]}

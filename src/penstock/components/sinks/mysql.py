@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.components.shared.checksum import BETWEEN, DIGITS, NULL
 from penstock.components.shared.mysql_connection import MysqlConnection, guarded
 from penstock.components.shared.sql_database import (
     DELETED,
@@ -78,6 +79,10 @@ class Mysql(ServerSink):
     """
 
     name: ClassVar[str] = "mysql"
+    guarantee: ClassVar[str] = (
+        "Exactly once: rows and the number of the batch are written in one transaction. Tables whose engine has none "
+        "are refused."
+    )
     example: ClassVar[str] = """\
 from: views
 mysql:
@@ -175,6 +180,14 @@ class MysqlDatabase(Database):
 
     def quote(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
+
+    def row_sum(self, columns: Sequence[str]) -> str:
+        def mark(text: str) -> str:
+            return f"CHAR({ord(text)} USING utf8mb4)"
+
+        texts = (f"COALESCE(CAST({self.quote(name)} AS CHAR CHARACTER SET utf8mb4), {mark(NULL)})" for name in columns)
+        digest = f"MD5(CONCAT_WS({mark(BETWEEN)}, {', '.join(texts)}))"
+        return f"CAST(CONV(SUBSTR({digest}, 1, {DIGITS}), 16, 10) AS UNSIGNED)"
 
     # --- tables -------------------------------------------------------------------------------------------
 

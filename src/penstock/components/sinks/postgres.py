@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.components.shared.checksum import BETWEEN, DIGITS, NULL
+from penstock.components.shared.postgres_copy import binary_rows, is_binary
 from penstock.components.shared.sql_database import (
     DELETED,
     DIRECT,
     MERGED,
     NUMBER,
+    SEQ,
     Column,
     Connection,
     Database,
@@ -104,9 +107,11 @@ class _Connection(Connection):
         return list(self.connection.execute(query.encode(), values or None).fetchall())
 
     def load(self, table: str, rows: pa.Table, layout: Layout) -> None:
-        copy = f"COPY {table} ({', '.join(layout.staged)}) FROM STDIN"
+        kinds = {**layout.kinds, SEQ: "bigint"}
+        binary = is_binary(kinds)
+        copy = f"COPY {table} ({', '.join(layout.staged)}) FROM STDIN{' (FORMAT binary)' if binary else ''}"
         with self.connection.cursor() as cursor, cursor.copy(copy.encode()) as stream:
-            for part in lines(rows):
+            for part in binary_rows(rows, kinds) if binary else lines(rows):
                 stream.write(part)
 
     def close(self) -> None:
@@ -167,6 +172,11 @@ class PostgresDatabase(Database):
 
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
+
+    def row_sum(self, columns: Sequence[str]) -> str:
+        texts = ", ".join(f"COALESCE(CAST({self.quote(name)} AS text), chr({ord(NULL)}))" for name in columns)
+        digest = f"md5(concat_ws(chr({ord(BETWEEN)}), {texts}))"
+        return f"CAST(CAST('x' || substr({digest}, 1, {DIGITS}) AS bit(32)) AS bigint)"
 
     # --- tables -------------------------------------------------------------------------------------------
 

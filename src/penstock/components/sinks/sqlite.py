@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.base import SinkContext, SinkWriter, resolve_path
+from penstock.components.shared.checksum import python_sum
 from penstock.components.shared.sql_database import BATCHES as BATCHES
 from penstock.components.shared.sql_database import (
     DELETED,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column as SparkColumn
 
+_ROW_SUM = "penstock_row_sum"
 _BUSY_SECONDS = 30
 _NUMBERS = {"tinyint": "INTEGER", "smallint": "INTEGER", "int": "INTEGER", "bigint": "INTEGER", "boolean": "INTEGER",
             "float": "REAL", "double": "REAL", "binary": "BLOB"}  # fmt: skip
@@ -59,13 +62,17 @@ sqlite: {path: ./out.db, table: views, key: [id]}
         "stop", doc="What becomes of rows that violate a constraint: dead letters, or the pipeline stops."
     )
 
+    def database_of(self, context: SinkContext) -> Database:
+        return SqliteDatabase(resolve_path(context.folder, self.path))
+
     def open(self, context: SinkContext) -> SinkWriter:
-        return SqlWriter(self, SqliteDatabase(resolve_path(context.folder, self.path)), context)
+        return SqlWriter(self, self.database_of(context), context)
 
 
 class _Connection(Connection):
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        connection.create_function(_ROW_SUM, -1, python_sum, deterministic=True)
 
     def run(self, statement: str, *values: Any) -> int:
         return self.connection.execute(statement, values).rowcount
@@ -131,6 +138,9 @@ class SqliteDatabase(Database):
 
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
+
+    def row_sum(self, columns: Sequence[str]) -> str:
+        return f"{_ROW_SUM}({', '.join(self.quote(name) for name in columns)})"
 
     # --- tables -------------------------------------------------------------------------------------------
 

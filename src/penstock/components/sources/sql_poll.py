@@ -60,6 +60,7 @@ class SqlPoll(Source):
     """
 
     name: ClassVar[str] = "sql_poll"
+    bounded: ClassVar[bool] = True
     batch_limit = "max_rows_per_batch"
     example: ClassVar[str] = """\
 sql_poll:
@@ -177,6 +178,12 @@ eventTime: {column: updated_at, maxDelay: 1 minute}
         context.spark.dataSource.register(SqlTable)
         reader = context.spark.readStream.name(context.stream).format(FORMAT)
         return reader.option(SETTINGS, self._settings(context).to_json()).load()
+
+    def read_all(self, context: ReadContext) -> DataFrame:
+        from penstock.components.shared.sql_poll_stream import FORMAT, SETTINGS, SqlTable
+
+        context.spark.dataSource.register(SqlTable)
+        return context.spark.read.format(FORMAT).option(SETTINGS, self._settings(context).to_json()).load()
 
     def _settings(self, context: ReadContext) -> Settings:
         from penstock.components.shared.sql_poll_stream import Settings

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from penstock.components.base import CheckContext, Step, StepContext
-from penstock.components.shared.arrow import in_arrow
+from penstock.components.base import ERROR, RAW, CheckContext, Step, StepContext
+from penstock.components.shared.arrow import Batches, in_arrow
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 from penstock.spec.schema import Schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -72,6 +74,19 @@ python: {function: "mypipeline.steps:clean", over: frame}
         (frame,) = inputs.values()
         return in_arrow(frame, function, self.row_schema.ddl)
 
+    def careful(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame | None:
+        if self.over != "arrow" or self.row_schema is None:
+            return None
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
+        (frame,) = inputs.values()
+        declared = StructType.fromDDL(self.row_schema.ddl)
+        assert isinstance(declared, StructType)
+        schema = to_arrow_schema(declared)
+        told = one_by_one(self._load(context.folder, context.node), schema)
+        return in_arrow(frame, told, f"{self.row_schema.ddl}, `{RAW}` string, `{ERROR}` string")
+
     def _load(self, folder: Path, node: str) -> Callable[..., Any]:
         module_name, _, function_name = self.function.partition(":")
         try:
@@ -80,6 +95,39 @@ python: {function: "mypipeline.steps:clean", over: frame}
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise PenstockError.of("PYTHON_STEP_NOT_FOUND", node=node, target=self.function, reason=reason) from error
+
+
+def one_by_one(function: Callable[..., Any], schema: pa.Schema) -> Batches:
+    """The function with the rows it fails on told apart: what fails is halved until single rows are left.
+
+    The function gives rows of the schema.
+    """
+
+    def wrapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from _halved(function, schema, batch)
+
+    return wrapped
+
+
+def _halved(function: Callable[..., Any], schema: pa.Schema, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    try:
+        found = list(function(iter([batch])))
+    except Exception as error:
+        if batch.num_rows > 1:
+            half = batch.num_rows // 2
+            yield from _halved(function, schema, batch.slice(0, half))
+            yield from _halved(function, schema, batch.slice(half))
+        elif batch.num_rows == 1:
+            row = json.dumps(batch.to_pylist()[0], default=str)
+            nothing = {item.name: pa.nulls(1, item.type) for item in schema}
+            yield pa.record_batch({**nothing, RAW: [row], ERROR: [f"{type(error).__name__}: {error}"]})
+        return
+    for part in found:
+        nothing = pa.nulls(part.num_rows, pa.string())
+        yield part.append_column(RAW, nothing).append_column(ERROR, nothing)
 
 
 def _import(name: str, folder: Path) -> ModuleType:

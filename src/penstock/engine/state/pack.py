@@ -48,7 +48,7 @@ def packer(
         for rows in _in_portions(batches):
             late = kernel.late(side, rows, watermark)
             if counters is not None:
-                counters.add_late(late)
+                counters.add_late(late, rows)
             if late.dropped.any():
                 rows = rows.filter(pa.array(~late.dropped))
             if rows.num_rows:

@@ -1,4 +1,7 @@
-"""Starts `penstock` as a process of its own, looks at its children, and ends what a test has started."""
+"""Starts `penstock` as a process of its own, looks at its children, and ends what a test has started.
+
+Processes are found below `/proc`, so this works on Linux only.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ LIGHT = ("--master", "local[2]", "--conf", "spark.driver.extraJavaOptions=-XX:Ti
 """Options that halve what a short run costs: the JVM compiles lightly."""
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE, every: float = 0.01) -> None:
     """Polls until the condition holds; fails with `what` after the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds:.0f} s for: {what}")
-        time.sleep(0.01)
+        time.sleep(every)
 
 
 class Process:
@@ -46,6 +49,7 @@ class Process:
 
     @property
     def text(self) -> str:
+        """What it has printed so far."""
         return self.log.read_text("utf-8", "replace")
 
     @property
@@ -53,12 +57,13 @@ class Process:
         return self.process.poll() is None
 
     def wait(self, seconds: float = PATIENCE) -> int:
+        """Waits for its end; the exit code, or less the number of the signal that killed it."""
         return self.process.wait(seconds)
 
-    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+    def wait_until(self, condition: Callable[[], object], what: str, every: float = 0.01) -> None:
         """Polls while the process lives; its early end is a failure that shows what it printed."""
         try:
-            until(lambda: condition() or not self.alive, what)
+            until(lambda: condition() or not self.alive, what, every=every)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text}") from None
         assert condition(), f"ended with {self.process.returncode} before: {what}\n{self.text}"
@@ -124,10 +129,26 @@ def is_running(pid: int) -> bool:
     return found is not None and found[1] not in ("Z", "X")
 
 
+def _all() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
 def children(pid: int) -> list[int]:
-    others = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [other for other in others if (found := _stat(other)) is not None and found[2] == pid]
+    return [other for other in _all() if (found := _stat(other)) is not None and found[2] == pid]
 
 
 def descendants(pid: int) -> list[int]:
     return [below for child in children(pid) for below in (child, *descendants(child))]
+
+
+def with_variable(name: str, value: str) -> list[int]:
+    """Running processes that have this in their environment: what a process has started inherits it."""
+    wanted = f"{name}={value}".encode()
+    return [pid for pid in _all() if wanted in _environment(pid).split(b"\0") and is_running(pid)]
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
