@@ -11,6 +11,7 @@ from penstock.components.formats.parquet import Parquet as _ParquetFormat
 from penstock.components.formats.protobuf import Protobuf as _ProtobufFormat
 from penstock.components.formats.text import Text as _TextFormat
 from penstock.components.sinks.console import Console as _ConsoleSink
+from penstock.components.sinks.delta import Delta as _DeltaSink
 from penstock.components.sinks.files import Files as _FilesSink
 from penstock.components.sinks.kafka import Kafka as _KafkaSink
 from penstock.components.sinks.memory import Memory as _MemorySink
@@ -18,6 +19,7 @@ from penstock.components.sinks.mysql import Mysql as _MysqlSink
 from penstock.components.sinks.postgres import Postgres as _PostgresSink
 from penstock.components.sinks.sqlite import Sqlite as _SqliteSink
 from penstock.components.sources.cdc import Cdc as _CdcSource
+from penstock.components.sources.delta import Delta as _DeltaSource
 from penstock.components.sources.files import Files as _FilesSource
 from penstock.components.sources.generator import Generator as _GeneratorSource
 from penstock.components.sources.kafka import Kafka as _KafkaSource
@@ -55,6 +57,17 @@ class sources:
         """Reads changes of one table as Debezium records them in JSON, with or without their schema."""
 
     @staticmethod
+    def Delta(
+        *,
+        path: str,
+        starting_version: Literal["earliest", "latest"] | int = ...,
+        max_rows_per_batch: int | None = ...,
+        on_changes: Literal["stop", "skip"] = ...,
+        s3: Any = ...,
+    ) -> _DeltaSource:
+        """Reads the rows of a Delta table, and those that later versions add, each once."""
+
+    @staticmethod
     def Files(
         *,
         path: str,
@@ -63,6 +76,7 @@ class sources:
         max_files_per_batch: int | None = ...,
         archive_to: str | None = ...,
         ignore_older_than: str | Duration | None = ...,
+        s3: Any = ...,
     ) -> _FilesSource:
         """Reads the files of a folder, and each new one once, in the order of their modification time."""
 
@@ -324,6 +338,18 @@ class sinks:
         rows: int = ...,
     ) -> _ConsoleSink:
         """Prints the first rows of each batch. For looking, not for keeping: after a crash a batch may be printed again."""
+
+    @staticmethod
+    def Delta(
+        *,
+        path: str,
+        partition_by: Sequence[str] = ...,
+        key: Sequence[str] = ...,
+        version: str | None = ...,
+        delete: str | None = ...,
+        s3: Any = ...,
+    ) -> _DeltaSink:
+        """Stores rows in a Delta table, exactly once."""
 
     @staticmethod
     def Files(
