@@ -18,6 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 from tests.servers.base import PASSWORD, USER
@@ -29,6 +30,7 @@ from tests.servers.sql import Database
 from benchmarks.environments import cache
 from benchmarks.workloads import VIEWS
 from penstock.components.base import Batch, Sink, SinkContext
+from penstock.components.sinks.delta import Delta
 from penstock.components.sinks.files import Files, read_files
 from penstock.components.sinks.kafka import Kafka
 from penstock.components.sinks.mysql import Mysql
@@ -89,6 +91,10 @@ class Contest(ABC):
         writer.close()
 
 
+def _summary(rows: DataFrame) -> Answer:
+    return tuple(rows.selectExpr("count(*)", "sum(user_id)", "sum(ms)", "max(ts)").collect()[0])
+
+
 class FilesContest(Contest):
     name = "files"
 
@@ -109,7 +115,20 @@ class FilesContest(Contest):
     def answer(self) -> Answer:
         path = str(self.folder / "files")
         rows = self.spark.read.parquet(path) if self._bare else read_files(self.spark, path)
-        return tuple(rows.selectExpr("count(*)", "sum(user_id)", "sum(ms)", "max(ts)").collect()[0])
+        return _summary(rows)
+
+
+class DeltaContest(FilesContest):
+    name = "delta"
+
+    def _penstock(self, rows: DataFrame) -> None:
+        self.store(Delta(path=str(self.folder / "files")), rows)
+
+    def answer(self) -> Answer:
+        if self._bare:
+            return super().answer()
+        files = DeltaTable(str(self.folder / "files")).file_uris()
+        return _summary(self.spark.read.parquet(*files))
 
 
 class TableContest(Contest):
@@ -283,7 +302,14 @@ class KafkaContest(Contest):
         return (len(found), sum(row["user_id"] for row in found), sum(row["ms"] for row in found))
 
 
-CONTESTS: tuple[type[Contest], ...] = (FilesContest, PostgresContest, MysqlContest, SqliteContest, KafkaContest)
+CONTESTS: tuple[type[Contest], ...] = (
+    FilesContest,
+    DeltaContest,
+    PostgresContest,
+    MysqlContest,
+    SqliteContest,
+    KafkaContest,
+)
 
 
 class Sinks:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.components.sql_stores import Store
 
+from penstock.components.shared.retry import Patience
 from penstock.components.shared.sql_database import Connection
 from penstock.components.shared.sql_poll_stream import Settings, SqlPollReader
-from penstock.components.shared.sql_retry import Patience
 from penstock.components.shared.sql_tables import database_at, described, opened
 from penstock.components.sources.sql_poll import SqlPoll
 

@@ -15,7 +15,7 @@ from tests.components.sql_stores import Store, batch, frame, opened, stored
 from tests.servers.base import free_port
 from tests.servers.cutting import CuttingProxy
 
-from penstock.components.shared.sql_retry import Patience, persist
+from penstock.components.shared.retry import Patience, persist
 from penstock.components.shared.sql_stage import Loading, Task
 from penstock.components.shared.sql_url import Server
 from penstock.errors import PenstockError

@@ -116,6 +116,33 @@ def test_an_empty_batch_is_noted(store: Store, spark: SparkSession) -> None:
     assert store.query("SELECT batch FROM _penstock_batches") == [(3,)]
 
 
+@spark_needed
+@pytest.mark.parametrize("plain", [True, False])
+def test_rows_at_hand_are_written_once_where_the_table_can_be_loaded(
+    store: Store, spark: SparkSession, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not plain and store.name != "postgres":
+        pytest.skip("only PostgreSQL has rules, which loading would pass by")
+    writer = opened(store, spark)
+    if not plain:
+        store.execute("CREATE TABLE heard (n int)")
+        store.execute("CREATE RULE hear AS ON INSERT TO t DO ALSO INSERT INTO heard VALUES (NEW.n)")
+        writer = opened(store, spark, epoch=2)
+    loaded: list[str] = []
+    connection: Any = type(writer.database.connect())
+    load = connection.load
+
+    def noted(self: Any, table: str, *args: Any, **options: Any) -> None:
+        loaded.append(table.strip('"`'))
+        load(self, table, *args, **options)
+
+    monkeypatch.setattr(connection, "load", noted)
+    writer.write(batch(0, epoch=2), frame(spark, ("a", 1), ("b", 2)))
+    assert loaded == (["t"] if plain else ["_penstock_direct"])
+    assert stored(store) == [("a", 1), ("b", 2)]
+    assert plain or store.query("SELECT n FROM heard ORDER BY n") == [(1,), (2,)]
+
+
 # --- who may write ---------------------------------------------------------------------------------------------
 
 

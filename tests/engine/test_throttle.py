@@ -93,10 +93,14 @@ def test_adaptive_begins_small_and_grows(project: Project) -> None:
 
 
 @pytest.mark.spark
-def test_files_are_let_in_one_by_one_and_then_more(project: Project) -> None:
+@pytest.mark.parametrize("changes", [False, True])
+def test_files_are_let_in_one_by_one_and_then_more(project: Project, changes: bool) -> None:
     for number in range(7):
-        project.put(f"in/{number}.json", json_lines({"id": number} for _ in range(10)))
-    source = "files: {path: ./in, maxFilesPerBatch: 3}\n        format: {json: {schema: {id: bigint}}}"
+        row: dict[str, object] = {"id": number}
+        record = {"op": "c", "before": None, "after": row, "source": {"ts_ms": 1, "lsn": 1}} if changes else row
+        project.put(f"in/{number}.json", json_lines(record for _ in range(10)))
+    files, schema = "files: {path: ./in, maxFilesPerBatch: 3}", "schema: {id: bigint}"
+    source = f"cdc: {{{files}, {schema}}}" if changes else f"{files}\n        format: {{json: {{{schema}}}}}"
     graph = project.build(BODY.format(source=source, throttle="{adaptive: true}"))
     rows = [entry.rows_in["events"] for entry in run(graph, project.folder / "state").ledger]
     assert rows[0] == 10

@@ -50,7 +50,7 @@ def fill(folder: Path) -> Path:
 
 @pytest.mark.timeout(600)
 def test_a_disk_that_fills_up_is_named_and_with_more_space_nothing_is_lost(tmp_path: Path) -> None:
-    victim = Victim(tmp_path / "victim", ("row_table", "window_table"), files=20)
+    victim = Victim(tmp_path / "victim", ("row_table", "window_table"))
     with mounted(victim.state, "size=64m"):
         with victim.crashes.start() as process:
             process.wait_until(lambda: victim.crashes.committed >= 0, "the first commit")
@@ -81,7 +81,9 @@ def test_a_disk_that_is_full_from_the_start_is_named_before_spark_is_started(tmp
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("sink", ["row_files", "row_table", pytest.param("row_delta", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "sink", ["row_files", *(pytest.param(sink, marks=pytest.mark.long) for sink in ("row_table", "row_delta"))]
+)
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path, sink: str) -> None:
     victim = Victim(tmp_path / "victim", (sink,), files=1)
     with mounted(victim.folder / "out", "size=1m,ro"):

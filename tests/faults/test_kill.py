@@ -7,14 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.faults.herd import Herd
 from tests.faults.outside import Objects, Outside, Table, Topic
 from tests.faults.victim import DELTA_SINKS, FILES, ROLLED_SINKS, ROUTED_SINKS, ROW_SINKS, WINDOW_SINKS, Victim
 
 from penstock.components.shared.crashpoints import POINTS
+from penstock.engine.dead import SINK as DEAD
 from penstock.testing.processes import LIGHT, Process, descendants, is_running, kill, until
 
 pytestmark = pytest.mark.spark
 
+SINKS = ("sink.before_write", "sink.in_transaction", "sink.after_commit")
 SEVERAL = ("row_files", "row_table", *DELTA_SINKS, "window_files", "window_latest", *ROUTED_SINKS)
 JVM_SECONDS = 5.0
 
@@ -25,43 +28,14 @@ def kill_at(victim: Victim, places: Iterable[str]) -> None:
         victim.crashes.kill_at(point, int(batch), *sink)
 
 
-def finish_twice(victim: Victim) -> None:
-    """To its end, and once more with the last batch given again."""
-    victim.finish()
-    last = victim.crashes.forget_commit().batch
-    victim.finish()
-    assert victim.crashes.committed == last
-    victim.crashes.survived()
-
-
-@pytest.mark.timeout(900)
-def test_several_sinks_lose_and_double_nothing_when_killed_at_each_point_in_turn(tmp_path: Path) -> None:
-    victim = Victim(tmp_path / "victim", SEVERAL)
-    places = [
-        "batch.start@0", "sink.in_transaction@1@row_files", "sink.after_commit@2@row_files",
-        "sink.in_transaction@3@row_table", "sink.after_commit@4@window_latest",
-        "sink.in_transaction@5@row_delta", "sink.after_commit@5@latest_delta",
-        # One output of a route has the batch, the other does not.
-        "sink.after_commit@5@routed_first",
-        # Batch 7 has dead letters, so the transaction it dies in is theirs.
-        "sink.in_transaction@7", "batch.after_ledger@8",
-    ]  # fmt: skip
-
-    kill_at(victim, places)
-    finish_twice(victim)
-
-
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("sink", "places"),
     [
         # Of these batches 2 and 7 have dead letters, which one sink alone sets aside after its own rows.
         ("row_files", ["sink.compacting@2", "sink.after_commit@4", "sink.compacted@5", "batch.after_ledger@7"]),
-        pytest.param(
-            "window_table",
-            ["sink.in_transaction@4", "sink.after_commit@5", "batch.after_sinks@7"],
-            marks=pytest.mark.long,
-        ),
+        ("window_table", ["sink.in_transaction@4", "sink.after_commit@5", "batch.after_sinks@7"]),
     ],
 )
 def test_a_sink_alone_loses_and_doubles_nothing(tmp_path: Path, sink: str, places: list[str]) -> None:
@@ -82,25 +56,40 @@ def servers(request: pytest.FixtureRequest) -> tuple[Outside, ...]:
     return tuple(found)
 
 
-@pytest.mark.timeout(900)
-def test_sinks_on_servers_survive_each_point_in_turn(tmp_path: Path, servers: tuple[Outside, ...]) -> None:
-    victim = Victim(tmp_path / "victim", (), outside=servers)
-    places = [
-        "sink.in_transaction@1@kafka", "sink.after_commit@1@kafka",
-        "sink.staged@2@postgres", "sink.in_transaction@3@postgres", "sink.after_commit@3@postgres",
-        "sink.staged@4@mysql", "sink.in_transaction@4@mysql", "sink.after_commit@5@mysql",
-        "sink.in_transaction@5@s3", "sink.compacting@5@s3", "sink.after_commit@6@s3", "batch.after_ledger@7",
-        "sink.compacted@8@s3",
-    ]  # fmt: skip
+@pytest.mark.timeout(1200)
+def test_every_sink_loses_and_doubles_nothing_when_killed_at_each_point(
+    tmp_path: Path, servers: tuple[Outside, ...]
+) -> None:
+    """Each in a pipeline of its own, and a pair of which one has the batch and the other does not."""
+    sinks = {"files": ("row_files",), "table": ("row_table",), "delta": ("row_delta",), "routed": ROUTED_SINKS}
+    victims = {name: Victim(tmp_path / name, found, files=6) for name, found in sinks.items()}
+    victims |= {item.kind: Victim(tmp_path / item.kind, (), files=6, outside=(item,)) for item in servers}
+    first = {name: victim.all_sinks[0] for name, victim in victims.items()}
+    herd = Herd(tmp_path, **victims)
 
-    kill_at(victim, places)
-    finish_twice(victim)
+    def everywhere(point: str, batch: int) -> dict[str, str]:
+        return {name: f"{point}@{batch}@{first[name]}" if point in SINKS else f"{point}@{batch}" for name in victims}
+
+    herd.kill_at(**everywhere("batch.start", 0))
+    herd.kill_at(**everywhere("sink.before_write", 0))
+    herd.kill_at(**everywhere("sink.in_transaction", 1))
+    herd.kill_at(**everywhere("sink.after_commit", 1))
+    herd.kill_at(
+        files="sink.compacting@2@row_files", s3="sink.compacting@2@s3",
+        postgres="sink.staged@2@postgres", mysql="sink.staged@2@mysql",
+        # Batch 2 has dead letters, which have a sink of their own.
+        table=f"sink.in_transaction@2@{DEAD}",
+    )  # fmt: skip
+    herd.kill_at(**everywhere("batch.after_sinks", 3))
+    herd.kill_at(files="sink.compacted@5@row_files", s3="sink.compacted@5@s3")
+    herd.kill_at(**everywhere("batch.after_ledger", 5))
+    herd.finish()
 
 
 @pytest.mark.timeout(900)
 def test_kills_from_outside_lose_and_double_nothing(tmp_path: Path) -> None:
     """At the moments that Spark itself passes, once with the JVM alone, and at a random one."""
-    victim = Victim(tmp_path / "victim", ("row_files", *ROLLED_SINKS))
+    victim = Victim(tmp_path / "victim", ("window_files", "window_latest"))
     crashes = victim.crashes
 
     crashes.kill_after_offsets()
@@ -111,6 +100,7 @@ def test_kills_from_outside_lose_and_double_nothing(tmp_path: Path) -> None:
     assert str(victim.state / "logs" / "spark.log") in text
     assert "Traceback" not in text
     crashes.kill_often(seed=1, times=1)
+    crashes.kill_at("sink.after_commit", crashes.committed + 1, "window_files")
     victim.finish()
     crashes.survived()
 
@@ -121,14 +111,11 @@ def test_history_and_dead_letters_that_are_fed_back_survive_kills(tmp_path: Path
     crashes = victim.crashes
 
     kill_at(victim, ["history.copied@0", "sink.after_commit@1@row_files", "history.read@0"])
-    crashes.kill_at("sink.in_transaction", crashes.committed + 2, "row_table")
     victim.finish()
 
     fed_back = victim.mend()
     assert fed_back == len(victim.against_the_rule)
-    next_batch = crashes.committed + 1
-    crashes.kill_at("sink.after_commit", next_batch, "row_files")
-    crashes.kill_at("batch.after_ledger", next_batch)
+    crashes.kill_at("sink.after_commit", crashes.committed + 1, "row_files")
     victim.finish()
     crashes.survived()
 

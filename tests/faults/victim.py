@@ -275,11 +275,12 @@ class Victim:
         assert self.ledger() == {
             "in": {"events": len(self.good) + len(self.bad)},
             "dead": {"events": len(self.bad), **broken},
-            "out": {sink: self._expected_count(sink) for sink in self._all_sinks()},
+            "out": {sink: self._expected_count(sink) for sink in self.all_sinks},
         }
         assert read_ledger(self.crashes.file, self.state).verdict == "sealed"
 
-    def _all_sinks(self) -> tuple[str, ...]:
+    @property
+    def all_sinks(self) -> tuple[str, ...]:
         return (*self.sinks, *(item.kind for item in self.outside))
 
     def _expected_count(self, sink: str) -> int:

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 MAX_DELAY = 10
 _NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
-SHORT, LONG = settings(max_examples=3, phases=_NO_SHRINKING), settings(max_examples=100)
+SHORT, LONG = settings(max_examples=2, phases=_NO_SHRINKING), settings(max_examples=100)
 HEAD = "apiVersion: penstock/v1\nkind: Pipeline\nmetadata: {name: oracle}\nspec:\n  sources:\n"
 VIEWS = """\
     {name}:

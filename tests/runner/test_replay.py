@@ -24,7 +24,11 @@ def row(id: str, second: float, n: int) -> dict[str, Any]:
     return {"id": id, "ts": (START + dt.timedelta(seconds=second)).isoformat(), "n": n}
 
 
-def pipeline(sink: str = "key: [id, window_start]", more: str = "") -> str:
+RECENT = "recent: {from: views, rolling: {over: 1 minute, values: {total: sum(n)}}}"
+SEEN = "seen: {from: recent, sqlite: {path: out.db, table: recent}}"
+
+
+def pipeline(sink: str = "key: [id, window_start]", more: str = "", *, recent: bool = False) -> str:
     return f"""
         sources:
           views:
@@ -34,11 +38,11 @@ def pipeline(sink: str = "key: [id, window_start]", more: str = "") -> str:
         late: {{policy: side, allowed: 10 minutes}}
         steps:
           minutes: {{from: views, window: {{size: 1 minute, by: [id], values: {{total: sum(n)}}}}}}
-          recent: {{from: views, rolling: {{over: 1 minute, values: {{total: sum(n)}}}}}}
+          {RECENT if recent else ""}
           {more}
         sinks:
           out: {{from: minutes, sqlite: {{path: out.db, table: minutes, {sink}}}}}
-          seen: {{from: recent, sqlite: {{path: out.db, table: recent}}}}
+          {SEEN if recent else ""}
     """
 
 
@@ -55,8 +59,8 @@ def totals(project: Project) -> dict[tuple[str, str], int]:
 
 
 def test_replayed_rows_correct_their_windows_once(project: Project) -> None:
-    file = project.load(pipeline())
-    graph, state = project.build(pipeline()), project.folder / "state"
+    file = project.load(pipeline(recent=True))
+    graph, state = project.build(pipeline(recent=True)), project.folder / "state"
     feed(project, [row("a", 5, 1), row("b", 130, 2)], [row("a", 6, 10), row("c", 7, 20), row("b", 190, 3)])
     run(graph, state)
     assert totals(project) == {("a", "00:00"): 1, ("b", "00:02"): 2}
@@ -109,7 +113,7 @@ def test_what_cannot_be_replayed_is_refused(project: Project) -> None:
     run(project.build(keyed), state)
     for text, step, reason in (
         (keyed, "minute", "there is no such step"),
-        (keyed, "recent", "its late rows are not kept for it"),
+        (pipeline(recent=True), "recent", "its late rows are not kept for it"),
         (pipeline("key: []"), None, "sink 'out' only appends"),
         (pipeline(more="hours: {from: minutes, window: {size: 1 hour, values: {all: sum(total)}}}"), None,
          "'hours' has counted the earlier rows"),

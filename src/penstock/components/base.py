@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from penstock.errors import Problem
 from penstock.spec.fields import Config
@@ -140,6 +140,16 @@ class Source(Component, ABC):
     """Whether rows travel to Python, whatever the format."""
     batch_limit: ClassVar[Literal["max_rows_per_batch", "max_files_per_batch"] | None] = None
     """The field that says how much one batch reads; a source without one cannot be throttled."""
+
+    @property
+    def read_through(self) -> Source:
+        """The source whose `batch_limit` counts: itself, unless it reads through another."""
+        return self
+
+    def limited_to(self, amount: int) -> Self:
+        """The same with this much in one batch."""
+        assert self.batch_limit is not None
+        return self.model_copy(update={self.batch_limit: amount})
 
     @abstractmethod
     def read(self, context: ReadContext) -> DataFrame:

@@ -32,9 +32,9 @@ def throttled(node: Node) -> bool:
 
 def begun(node: Node, source: Source, trigger_seconds: float) -> Source:
     """The source with the limit of its first batch."""
-    if source.batch_limit is None or not throttled(node):
+    if source.read_through.batch_limit is None or not throttled(node):
         return source
-    return source.model_copy(update={source.batch_limit: Gate(node, trigger_seconds).first})
+    return source.limited_to(Gate(node, trigger_seconds).first)
 
 
 class Gate:
@@ -43,12 +43,13 @@ class Gate:
     def __init__(self, node: Node, trigger_seconds: float, *, history: bool = False) -> None:
         assert isinstance(node.spec, SourceSpec)
         assert isinstance(node.component, Source)
-        field = "max_files_per_batch" if history else node.component.batch_limit
+        source = node.component.read_through
+        field = "max_files_per_batch" if history else source.batch_limit
         assert field is not None
         self.trigger = trigger_seconds
         self.throttle = node.spec.throttle
         self.by_files = field == "max_files_per_batch"
-        self.most: int | None = None if history else getattr(node.component, field)
+        self.most: int | None = None if history else getattr(source, field)
         self.least = _FIRST_FILES if self.by_files else FIRST_ROWS
         self.pace = Pace(self.least, self.least)
 

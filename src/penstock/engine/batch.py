@@ -330,7 +330,9 @@ class BatchHandler:
         observation = Observation()
         counted = letters.observe(observation, F.count(F.lit(1)).alias("rows"))
         writer = self._dead_writer(name)
-        if not writer.write(batch, counted):
+        with inside(DEAD):
+            stored = writer.write(batch, counted)
+        if not stored:
             evaluate(counted)
         _refuse_lost(f"{DEAD}_{name}", writer, batch)
         keep_letters(letters, self.state.spool, name, "read", batch.id)

@@ -209,7 +209,7 @@ class _Assembly:
         if component is None:
             return None
         assert isinstance(component, Source)
-        if throttle not in (None, spec.Throttle()) and component.batch_limit is None:
+        if throttle not in (None, spec.Throttle()) and component.read_through.batch_limit is None:
             self.findings.at_key("THROTTLE_UNSUPPORTED", (*path, "throttle"), node=name, component=component.name)
         return spec.Source(
             name=name,

@@ -399,7 +399,7 @@ class sinks:
         delete: str | None = ...,
         on_violation: Literal["dead", "stop"] = ...,
         url: str,
-        bulk_rows: int = ...,
+        bulk_rows: int | None = ...,
     ) -> _MysqlSink:
         """Stores rows in a table of MySQL or MariaDB, exactly once."""
 
@@ -412,7 +412,7 @@ class sinks:
         delete: str | None = ...,
         on_violation: Literal["dead", "stop"] = ...,
         url: str,
-        bulk_rows: int = ...,
+        bulk_rows: int | None = ...,
     ) -> _PostgresSink:
         """Stores rows in a table of PostgreSQL, exactly once."""
 

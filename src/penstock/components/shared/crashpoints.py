@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 POINTS = (
     "batch.start",
@@ -46,7 +47,7 @@ TRACE = "PENSTOCK_CRASH_TRACE"
 
 Hook = Callable[[str, int], None]
 _hook: Hook | None = None
-_sink = ""
+_sink: ContextVar[str] = ContextVar("sink", default="")
 
 
 def install(hook: Hook | None) -> None:
@@ -58,22 +59,26 @@ def install(hook: Hook | None) -> None:
 @contextmanager
 def inside(sink: str) -> Iterator[None]:
     """Points that are reached here are those of this sink."""
-    global _sink
-    before, _sink = _sink, sink
+    before = _sink.set(sink)
     try:
         yield
     finally:
-        _sink = before
+        _sink.reset(before)
+
+
+def current_sink() -> str:
+    """The sink whose points are reached here."""
+    return _sink.get()
 
 
 def reach(point: str, batch: int) -> None:
-    place = f"{point}@{batch}"
+    place, sink = f"{point}@{batch}", _sink.get()
     trace = os.environ.get(TRACE)
     if trace:
         with open(trace, "a", encoding="utf-8") as file:
-            file.write(f"{place}@{_sink}\n")
+            file.write(f"{place}@{sink}\n")
     if _hook is not None:
         _hook(point, batch)
     wanted = os.environ.get(AT)
-    if wanted and wanted in (place, f"{place}@{_sink}"):
+    if wanted and wanted in (place, f"{place}@{sink}"):
         os.kill(os.getpid(), signal.SIGKILL)

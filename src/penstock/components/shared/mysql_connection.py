@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.components.shared.sql_database import Connection, Layout
+from penstock.components.shared.sql_database import Connection
 from penstock.components.shared.sql_text import lines
 
 if TYPE_CHECKING:
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _FILE = "penstock"
 _PACKET = 1 << 18
+_TRUNCATED = 1265
+"""MySQL's number for a value that was made to fit."""
 
 
 class MysqlConnection(Connection):
@@ -30,15 +32,14 @@ class MysqlConnection(Connection):
             cursor.execute(query, values or None)
             return list(cursor.fetchall())
 
-    def load(self, table: str, rows: pa.Table, layout: Layout) -> None:
+    def load(self, table: str, columns: Mapping[str, str], rows: pa.Table, *, same_types: bool = True) -> None:
         rows = _without_zones(rows)
-        columns = layout.staged
-        hexed = {layout.own[column.name] for column in layout.columns if column.kind == "binary"}
         if not self.loads_files:
-            self._insert(table, rows, columns, hexed)
+            self._insert(table, rows, columns)
             return
-        listed = ", ".join(f"@{name}" if name in hexed else name for name in columns)
-        settings = ", ".join(f"{name} = UNHEX(@{name})" for name in sorted(hexed))
+        hexed = {name: f"@h{number}" for number, name in enumerate(columns) if columns[name] == "binary"}
+        listed = ", ".join(hexed.get(name, name) for name in columns)
+        settings = ", ".join(f"{name} = UNHEX({variable})" for name, variable in hexed.items())
         statement = (
             f"LOAD DATA LOCAL INFILE '{_FILE}' INTO TABLE {table} CHARACTER SET utf8mb4 FIELDS TERMINATED BY '\\t' "
             f"ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' ({listed})" + (f" SET {settings}" if settings else "")
@@ -53,14 +54,17 @@ class MysqlConnection(Connection):
             # LOAD DATA LOCAL makes values fit that do not, and only warns.
             from pymysql.err import DataError
 
-            raise DataError(0, f"a value was changed on its way: {warnings[0][2] if warnings else 'rows are missing'}")
+            raise DataError(
+                _TRUNCATED, f"a value was changed on its way: {warnings[0][2] if warnings else 'rows are missing'}"
+            )
 
-    def _insert(self, table: str, rows: pa.Table, names: list[str], hexed: set[str]) -> None:
+    def _insert(self, table: str, rows: pa.Table, columns: Mapping[str, str]) -> None:
         """Slower, for servers that do not take files."""
-        values = {name: column.to_pylist() for name, column in zip(names, rows.columns, strict=True)}
-        for name in hexed:
+        values = {name: column.to_pylist() for name, column in zip(columns, rows.columns, strict=True)}
+        for name in (name for name, kind in columns.items() if kind == "binary"):
             values[name] = [None if value is None else bytes.fromhex(value) for value in values[name]]
-        insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('%s' for _ in names)})"
+        head = f"INSERT INTO {table} ({', '.join(columns)})".replace("%", "%%")
+        insert = f"{head} VALUES ({', '.join('%s' for _ in columns)})"
         with self.connection.cursor() as cursor:
             cursor.executemany(insert, list(zip(*values.values(), strict=True)))
 

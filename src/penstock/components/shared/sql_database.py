@@ -7,7 +7,7 @@ to Spark's tasks, so it holds plain values only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,6 +54,8 @@ class Column:
     cast: str = ""
     """The type in the table, where the database does not convert to it by itself."""
     collation: str = ""
+    same_type: bool = False
+    """Whether the table holds it in the type in which it travels."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,14 @@ class Layout:
     delete: str | None = None
     nulls_in_key: bool = False
     """Whether the table finds a row again whose key holds a null."""
+    loadable: bool = True
+    """Whether the table itself can be loaded like one of Penstock's own."""
 
     @property
-    def staged(self) -> list[str]:
-        """The columns of rows on their way, in order."""
-        return [*self.own.values(), *([DELETED] if self.delete else []), SEQ]
+    def staged(self) -> dict[str, str]:
+        """The columns of rows on their way in order, with Spark's types."""
+        names = [*self.own.values(), *([DELETED] if self.delete else [])]
+        return {**dict(zip(names, self.kinds.values(), strict=True)), SEQ: "bigint"}
 
     @property
     def own(self) -> dict[str, str]:
@@ -110,8 +115,11 @@ class Connection(ABC):
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]: ...
 
     @abstractmethod
-    def load(self, table: str, rows: pa.Table, layout: Layout) -> None:
-        """Puts rows into a table of Penstock's own, all columns in order."""
+    def load(self, table: str, columns: Mapping[str, str], rows: pa.Table, *, same_types: bool = True) -> None:
+        """Puts rows into a table: its columns in the order of the rows', with Spark's types.
+
+        `same_types` says that they have the types in which rows travel.
+        """
 
     @abstractmethod
     def close(self) -> None: ...

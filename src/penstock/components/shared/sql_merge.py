@@ -6,12 +6,14 @@ Rows that violate a constraint are found by halving: a part that fails is undone
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.components.base import Refused
 from penstock.components.shared.sql_database import (
     DELETED,
+    DIRECT,
     MERGED,
     NUMBER,
     SEQ,
@@ -21,6 +23,9 @@ from penstock.components.shared.sql_database import (
     Layout,
 )  # fmt: skip
 from penstock.components.shared.sql_text import as_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _MOST_REFUSED = 10_000
 """With more rows refused in a batch it is the table or the pipeline that is wrong."""
@@ -46,28 +51,54 @@ class Merge:
         self.stop = stop
         self.refused: list[Refused] = []
 
-    def store(self, staged: Sequence[Staged]) -> list[Refused]:
-        """Stores all rows that fit; gives those that do not. With `stop` the first of these raises."""
+    def store(self, staged: Sequence[Staged], direct: pa.Table | None = None) -> list[Refused]:
+        """Stores all rows that fit, those that were staged and those at hand; gives those that do not.
+
+        With `stop` the first of these raises.
+        """
         staged = [part for part in staged if part.rows]
-        if not staged or (not self.layout.key and self._append(staged)):
+        fits = True
+        if direct is not None and not (fits := self._load(direct)):
+            self.connection.load(DIRECT, self.layout.staged, direct)
+            staged.append(Staged(DIRECT, direct.num_rows))
+        if not staged or (fits and not self.layout.key and self._append(staged)):
             return []
         self._count(staged)
         last = self.connection.run(self._into_merged(staged))
         self._store(1, last)
         return self.refused
 
+    def _load(self, rows: pa.Table) -> bool:
+        """Loads rows straight into the table; False if that cannot be, or if one did not fit, and none is there."""
+        layout = self.layout
+        if layout.key or not layout.loadable:
+            return False
+        columns = {self.database.quote(column.stored): column.kind for column in layout.columns}
+        same_types = all(column.same_type for column in layout.columns)
+        target = self.database.table(layout.table)
+        plain = rows.drop_columns([SEQ])
+        return self._all_or_none(lambda: self.connection.load(target, columns, plain, same_types=same_types))
+
     def _append(self, staged: Sequence[Staged]) -> bool:
         """Puts all rows into the table as they are; False if one did not fit, and none is there."""
         names, values = self.database.inserted(self.layout)
         target = self.database.table(self.layout.table)
-        self.connection.run("SAVEPOINT penstock")
-        try:
+
+        def append() -> None:
             for part in staged:
                 stored = self.connection.run(f"INSERT INTO {target} ({names}) SELECT {values} FROM {part.table} w")
                 _refuse_lost(part, stored)
+
+        return self._all_or_none(append)
+
+    def _all_or_none(self, action: Callable[[], None]) -> bool:
+        self.connection.run("SAVEPOINT penstock")
+        try:
+            action()
         except self.database.errors as error:
-            if self.stop or self.database.fault(error) is not Fault.ROWS:
+            if self.database.fault(error) is not Fault.ROWS:
                 raise
+            # With `stop` too: which row it was is found in the next way, and told then.
             self.connection.run("ROLLBACK TO SAVEPOINT penstock")
             return False
         self.connection.run("RELEASE SAVEPOINT penstock")

@@ -25,13 +25,13 @@ from pyspark.sql.streaming.datasource import (  # noqa: TID253
 )
 from pyspark.sql.types import StructType  # noqa: TID253
 
+from penstock.components.shared.retry import Patience, persist
 from penstock.components.shared.source_errors import SourceError
 from penstock.components.shared.sql_database import Connection, Database, Fault
 from penstock.components.shared.sql_poll_plan import COUNTED, Changed, Plan, Planner, Unordered
 from penstock.components.shared.sql_poll_position import Position
 from penstock.components.shared.sql_poll_query import Query
 from penstock.components.shared.sql_poll_spool import Missing, Piece, Spool
-from penstock.components.shared.sql_retry import Patience, persist
 from penstock.components.shared.sql_tables import ReadColumn, database_at, opened
 from penstock.components.shared.sql_values import arrow_rows, arrow_schema
 from penstock.errors import Problem

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from penstock.components.base import CheckContext, SinkContext, SinkWriter
 from penstock.components.shared.sql_database import Database
-from penstock.components.shared.sql_sink import SqlSink, SqlWriter
+from penstock.components.shared.sql_sink import AUTOMATIC, SqlSink, SqlWriter
 from penstock.components.shared.sql_url import BadUrl, Server, read_url
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
@@ -27,9 +27,11 @@ class ServerSink(SqlSink):
 
     url: str = field(doc="Where the database is and who asks.", change=Change.LOSES_STATE)
     table: str = field(doc="The table, or `schema.table`.", change=Change.LOSES_STATE, pattern=NAMES)
-    bulk_rows: int = field(
-        50_000, ge=1, doc="A task of Spark with more rows than this loads them itself; others send them to the driver."
-    )
+    bulk_rows: int | None = field(
+        None, ge=1,
+        doc="A task of Spark with more rows than this loads them itself, into a table beside the real one; others send "
+        "them to the driver. Default: as many as let 128 MB of all tasks go through the driver.",
+    )  # fmt: skip
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         yield from super().check(context)
@@ -64,4 +66,4 @@ class ServerSink(SqlSink):
             raise PenstockError.of("SPEC_BAD_VALUE", where=where, reason=error) from None
 
     def open(self, context: SinkContext) -> SinkWriter:
-        return SqlWriter(self, self.database_of(context), context, self.bulk_rows)
+        return SqlWriter(self, self.database_of(context), context, self.bulk_rows or AUTOMATIC)

@@ -20,9 +20,9 @@ from penstock.components.shared.arrow import in_arrow
 from penstock.components.shared.checksum import Content
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.keyed import DELETE, KEY, VERSION, key_column_problems, key_problems
+from penstock.components.shared.retry import Patience, persist
 from penstock.components.shared.sql_database import (
     BATCHES,
-    DIRECT,
     REFUSED,
     STAGED,
     Column,
@@ -33,7 +33,6 @@ from penstock.components.shared.sql_database import (
     Layout,
 )  # fmt: skip
 from penstock.components.shared.sql_merge import Merge, Staged, Unmergeable
-from penstock.components.shared.sql_retry import Patience, persist
 from penstock.components.shared.sql_stage import PART, Loading, Part, Task, parts_of
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
@@ -44,6 +43,10 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 OnViolation = Literal["dead", "stop"]
+AUTOMATIC = 0
+"""As `bulk_rows`: what suits the number of tasks."""
+_THROUGH_DRIVER = 128 << 20
+"""The most bytes of a batch that tasks send to the driver."""
 
 
 class SqlSink(Sink):
@@ -269,17 +272,24 @@ class SqlWriter(SinkWriter):
         storable = rows.select(*self._storable())
         prefix = f"{self._prefix}_{batch.epoch}_{batch.id}"
         if self.bulk_rows is None:
-            task = Task(Loading(self.database, self.layout, prefix, sys.maxsize), 0, 0)
+            task = Task(Loading(self.database, self.layout, prefix), 0, 0)
             for some in storable.toArrow().to_batches():
                 task.add(some)
             return [task.finish()]
-        loading = Loading(self.database, self.layout, prefix, self.bulk_rows)
+        loading = Loading(self.database, self.layout, prefix, *self._share(storable))
         parts = parts_of(in_arrow(storable, loading, PART).toArrow())
         failure = next((part.failure for part in parts if part.failure), None)
         if failure is not None:
             self._drop([self._near(name) for name in self._leftovers()])
             raise self._failed(batch, failure)
         return parts
+
+    def _share(self, rows: DataFrame) -> tuple[int, int]:
+        """How many rows and bytes a task may send to the driver, which has to have room for those of all tasks."""
+        if self.bulk_rows:
+            return self.bulk_rows, sys.maxsize
+        tasks = rows._jdf.queryExecution().toRdd().getNumPartitions()
+        return sys.maxsize, _THROUGH_DRIVER // max(tasks, 1)
 
     def _storable(self) -> list[Any]:
         from pyspark.sql import functions as F
@@ -300,12 +310,8 @@ class SqlWriter(SinkWriter):
             if refused and self.sink.on_violation == "stop":
                 raise Unmergeable(refused[0].error)
             staged = [Staged(self._near(part.stage), part.rows) for part in parts if part.stage]
-            direct = _together(parts)
-            if direct is not None:
-                connection.load(DIRECT, direct, layout)
-                staged.append(Staged(DIRECT, direct.num_rows))
             merge = Merge(self.database, connection, layout, stop=self.sink.on_violation == "stop")
-            refused += merge.store(staged)
+            refused += merge.store(staged, _together(parts))
             self._keep_refused(connection, batch, refused)
             reach("sink.in_transaction", batch.id)
             stored = sum(part.rows for part in parts) - len(merge.refused)

@@ -7,13 +7,14 @@ counts once the driver has heard of it; so what an attempt that failed or was ov
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import Refused
+from penstock.components.shared.retry import Patience, persist
 from penstock.components.shared.sql_database import Connection, Database, Fault, Layout
-from penstock.components.shared.sql_retry import Patience, persist
 from penstock.components.shared.sql_text import as_json
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class Loading:
     layout: Layout
     prefix: str
     """How the names of its tables begin; unique for each try of a batch."""
-    bulk_rows: int
+    most_rows: int = sys.maxsize
+    """With more than that a task loads its rows itself."""
+    most_bytes: int = sys.maxsize
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -110,7 +113,8 @@ class Task:
         good, refused = sifted(pa.Table.from_batches([batch]), self.loading.database, self.loading.layout)
         self.refused += refused
         self.held.append(self._numbered(good))
-        if self._held_rows() > self.loading.bulk_rows:
+        held = sum(table.nbytes for table in self.held)
+        if self._held_rows() > self.loading.most_rows or held > self.loading.most_bytes:
             self._load()
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
@@ -119,7 +123,7 @@ class Task:
 
         numbers = pa.array(np.arange(self.next, self.next + rows.num_rows, dtype="int64"))
         self.next += rows.num_rows
-        return rows.rename_columns(self.loading.layout.staged[:-1]).append_column("seq", numbers)
+        return rows.rename_columns([*self.loading.layout.staged][:-1]).append_column("seq", numbers)
 
     def _held_rows(self) -> int:
         return sum(table.num_rows for table in self.held)
@@ -164,7 +168,7 @@ class Task:
                 if self.connection.rows(f"SELECT 1 FROM {table} WHERE seq = {first}"):
                     return
             database.begin(self.connection)
-            self.connection.load(table, rows, layout)
+            self.connection.load(table, layout.staged, rows)
             self.connection.run("COMMIT")
         except database.errors:
             self.close()

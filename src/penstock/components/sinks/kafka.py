@@ -20,6 +20,7 @@ from penstock.components.shared.kafka import (
     topics_at,
     unreachable,
 )
+from penstock.components.shared.retry import Patience, persist
 from penstock.errors import PenstockError, Problem, did_you_mean
 from penstock.spec.fields import Change, field
 
@@ -42,6 +43,8 @@ _OPTIONS = {
 }
 _TRIES = 5
 _SECONDS = 60.0
+_MOVING = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+"""What a broker says of a group while another one takes it over, or after it was started."""
 
 
 class Kafka(Sink):
@@ -227,6 +230,10 @@ class _Position:
     batch: int
 
 
+def _is_moving(error: Exception) -> bool:
+    return getattr(error.args[0] if error.args else None, "name", lambda: "")() in _MOVING
+
+
 class _KafkaWriter(SinkWriter):
     """A transactional producer, made anew when the broker has given it up."""
 
@@ -298,8 +305,12 @@ class _KafkaWriter(SinkWriter):
     def _position(self) -> _Position | None:
         from confluent_kafka import KafkaException
 
-        try:
+        def ask() -> Any:
             (found,) = self.consumer.committed([self._partition()], timeout=_SECONDS)
+            return found
+
+        try:
+            found = persist(ask, _is_moving, Patience())
         except KafkaException as error:
             raise unreachable(self.context.node, self.sink.bootstrap, error, self.troubles) from None
         if found.error is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,6 @@ from penstock.components.shared.sql_database import (
     DIRECT,
     MERGED,
     NUMBER,
-    SEQ,
     Column,
     Connection,
     Database,
@@ -44,6 +43,10 @@ _TAKES = {"boolean": ("bool",), "tinyint": (*_INTEGERS, "float8"), "smallint": (
           "timestamp": ("timestamptz", "timestamp"), "timestamp_ntz": ("timestamp",)}  # fmt: skip
 """Types that a column of the table may have; text goes into texts, identifiers, addresses, enums and JSON."""
 _TEXT_CATEGORIES = "SUIE"
+_SAME = {"boolean": ("bool",), "tinyint": ("int2",), "smallint": ("int2",), "int": ("int4",), "bigint": ("int8",),
+         "float": ("float4",), "double": ("float8",), "string": ("text", "varchar"), "date": ("date",),
+         "timestamp": ("timestamptz",), "timestamp_ntz": ("timestamp",)}  # fmt: skip
+"""Types that have the same binary form as the one in which a column travels."""
 _SESSION = (
     "SET TIME ZONE 'UTC'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '30s'; "
     "SET client_min_messages = warning"
@@ -106,12 +109,11 @@ class _Connection(Connection):
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return list(self.connection.execute(query.encode(), values or None).fetchall())
 
-    def load(self, table: str, rows: pa.Table, layout: Layout) -> None:
-        kinds = {**layout.kinds, SEQ: "bigint"}
-        binary = is_binary(kinds)
-        copy = f"COPY {table} ({', '.join(layout.staged)}) FROM STDIN{' (FORMAT binary)' if binary else ''}"
+    def load(self, table: str, columns: Mapping[str, str], rows: pa.Table, *, same_types: bool = True) -> None:
+        binary = same_types and is_binary(columns)
+        copy = f"COPY {table} ({', '.join(columns)}) FROM STDIN{' (FORMAT binary)' if binary else ''}"
         with self.connection.cursor() as cursor, cursor.copy(copy.encode()) as stream:
-            for part in binary_rows(rows, kinds) if binary else lines(rows):
+            for part in binary_rows(rows, columns) if binary else lines(rows):
                 stream.write(part)
 
     def close(self) -> None:
@@ -218,7 +220,10 @@ class PostgresDatabase(Database):
             column.name: _fitted(column, stored[column.name], *present[stored[column.name]][:3])
             for column in layout.columns
         }
-        layout = layout.with_columns(found)
+        # Rules and rights by row do not hold for COPY, and a view may not take it.
+        plain = "SELECT relkind IN ('r', 'p') AND NOT relhasrules AND NOT relrowsecurity FROM pg_class"
+        ((loadable,),) = connection.rows(f"{plain} WHERE oid = to_regclass(%s)", target)
+        layout = replace(layout.with_columns(found), loadable=loadable)
         return self._with_index(connection, layout, version) if layout.key else layout
 
     def _with_index(self, connection: Connection, layout: Layout, version: int) -> Layout:
@@ -336,4 +341,4 @@ def _fitted(column: Column, stored: str, type_name: str, category: str, written:
         raise Differs(f"column {stored} is {written}, and the rows have {column.kind}")
     # Texts are converted without a cast, as a cast would cut off what is too long.
     cast = "" if category == "S" or taken is not None else written
-    return replace(column, stored=stored, cast=cast)
+    return replace(column, stored=stored, cast=cast, same_type=type_name in _SAME.get(column.kind, ()))

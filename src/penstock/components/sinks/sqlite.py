@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -80,10 +80,10 @@ class _Connection(Connection):
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(query, values).fetchall()
 
-    def load(self, table: str, rows: pa.Table, layout: Layout) -> None:
-        marks = ", ".join("?" for _ in layout.staged)
+    def load(self, table: str, columns: Mapping[str, str], rows: pa.Table, *, same_types: bool = True) -> None:
+        names, marks = ", ".join(columns), ", ".join("?" for _ in columns)
         values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
-        self.connection.executemany(f"INSERT INTO {table} VALUES ({marks})", values)
+        self.connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", values)
 
     def close(self) -> None:
         self.connection.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from penstock.components.base import RAW, Backlog, CheckContext, ReadContext, Source
 from penstock.components.shared.debezium_format import KEY, Changes, Part, Unit
@@ -107,6 +107,16 @@ eventTime: {column: ts, maxDelay: 1 minute}
             return self.kafka.model_copy(update={"columns": {**self.kafka.columns, KEY: "key"}})
         assert self.files is not None
         return self.files
+
+    @property
+    def read_through(self) -> Source:
+        return self._inner if self.kafka is not None or self.files is not None else self
+
+    def limited_to(self, amount: int) -> Self:
+        if self.kafka is not None:
+            return self.model_copy(update={"kafka": self.kafka.limited_to(amount)})
+        assert self.files is not None
+        return self.model_copy(update={"files": self.files.limited_to(amount)})
 
     # --- reading -----------------------------------------------------------------------------------------
 
