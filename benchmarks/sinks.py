@@ -48,7 +48,7 @@ _DRIVERS = (
 )
 _PARTITIONS = 2
 _BATCH_SIZE = 10_000
-_WARM_UP = 2
+_WARM_UP = 3
 _PENSTOCK = "penstock"
 Load = Callable[["DataFrame"], None]
 Answer = tuple[Any, ...]

@@ -22,6 +22,7 @@ from penstock.components.shared.sql_database import (
     Fault,
     Layout,
 )  # fmt: skip
+from penstock.components.shared.sql_stage import numbered
 from penstock.components.shared.sql_text import as_json
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Merge:
         staged = [part for part in staged if part.rows]
         fits = True
         if direct is not None and not (fits := self._load(direct)):
-            self.connection.load(DIRECT, self.layout.staged, direct)
+            self.connection.load(DIRECT, self.layout.staged, direct if self.layout.key else numbered(direct, 0))
             staged.append(Staged(DIRECT, direct.num_rows))
         if not staged or (fits and not self.layout.key and self._append(staged)):
             return []
@@ -76,8 +77,7 @@ class Merge:
         columns = {self.database.quote(column.stored): column.kind for column in layout.columns}
         same_types = all(column.same_type for column in layout.columns)
         target = self.database.table(layout.table)
-        plain = rows.drop_columns([SEQ])
-        return self._all_or_none(lambda: self.connection.load(target, columns, plain, same_types=same_types))
+        return self._all_or_none(lambda: self.connection.load(target, columns, rows, same_types=same_types))
 
     def _append(self, staged: Sequence[Staged]) -> bool:
         """Puts all rows into the table as they are; False if one did not fit, and none is there."""

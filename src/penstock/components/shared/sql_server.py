@@ -30,7 +30,8 @@ class ServerSink(SqlSink):
     bulk_rows: int | None = field(
         None, ge=1,
         doc="A task of Spark with more rows than this loads them itself, into a table beside the real one; others send "
-        "them to the driver. Default: as many as let 128 MB of all tasks go through the driver.",
+        "them to the driver. Default: all go through the driver on one machine, and up to 128 MB of a batch in a "
+        "cluster.",
     )  # fmt: skip
 
     def check(self, context: CheckContext) -> Iterator[Problem]:

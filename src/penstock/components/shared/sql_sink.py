@@ -8,11 +8,11 @@ by looking there. Rows that do not fit are kept in `_penstock_refused`, in the s
 from __future__ import annotations
 
 import hashlib
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from penstock.components.base import Batch, CheckContext, Refused, Sink, SinkContext, SinkWriter
@@ -46,7 +46,7 @@ OnViolation = Literal["dead", "stop"]
 AUTOMATIC = 0
 """As `bulk_rows`: what suits the number of tasks."""
 _THROUGH_DRIVER = 128 << 20
-"""The most bytes of a batch that tasks send to the driver."""
+"""The most bytes of a batch that the tasks of a cluster send to the driver."""
 
 
 class SqlSink(Sink):
@@ -247,6 +247,9 @@ class SqlWriter(SinkWriter):
             self._persist(batch, lambda: self._store(batch, parts))
         finally:
             self._drop([self._near(part.stage) for part in parts if part.stage])
+            for part in parts:
+                if part.file is not None:
+                    Path(part.file).unlink(missing_ok=True)
         return True
 
     def _look_up(self, batch: Batch) -> bool:
@@ -276,7 +279,7 @@ class SqlWriter(SinkWriter):
             for some in storable.toArrow().to_batches():
                 task.add(some)
             return [task.finish()]
-        loading = Loading(self.database, self.layout, prefix, *self._share(storable))
+        loading = self._loading(prefix, storable)
         parts = parts_of(in_arrow(storable, loading, PART).toArrow())
         failure = next((part.failure for part in parts if part.failure), None)
         if failure is not None:
@@ -284,12 +287,17 @@ class SqlWriter(SinkWriter):
             raise self._failed(batch, failure)
         return parts
 
-    def _share(self, rows: DataFrame) -> tuple[int, int]:
-        """How many rows and bytes a task may send to the driver, which has to have room for those of all tasks."""
+    def _loading(self, prefix: str, rows: DataFrame) -> Loading:
+        """How tasks bring rows here: by way of the driver, as far as it has room for those of all tasks."""
+        from pyspark import SparkFiles
+
+        whole = Loading(self.database, self.layout, prefix)
         if self.bulk_rows:
-            return self.bulk_rows, sys.maxsize
+            return replace(whole, most_rows=self.bulk_rows)
+        if rows.sparkSession.sparkContext.master.startswith("local"):
+            return replace(whole, spool=SparkFiles.getRootDirectory())
         tasks = rows._jdf.queryExecution().toRdd().getNumPartitions()
-        return sys.maxsize, _THROUGH_DRIVER // max(tasks, 1)
+        return replace(whole, most_bytes=_THROUGH_DRIVER // max(tasks, 1))
 
     def _storable(self) -> list[Any]:
         from pyspark.sql import functions as F
@@ -359,5 +367,5 @@ class SqlWriter(SinkWriter):
 def _together(parts: Sequence[Part]) -> pa.Table | None:
     import pyarrow as pa
 
-    tables = [part.table() for part in parts if part.body is not None]
+    tables = [part.table() for part in parts if part.at_hand]
     return pa.concat_tables(tables) if tables else None
