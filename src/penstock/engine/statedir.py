@@ -128,7 +128,7 @@ class StateDir:
 
     def _save(self) -> None:
         self.refuse_overtaken()
-        hidden = self.path / f".{_IDENTITY}.tmp"
+        hidden = self.path / f".{_IDENTITY}.{self.identity.epoch}"
         hidden.write_text(json.dumps(asdict(self.identity), indent=1) + "\n", "utf-8")
         hidden.replace(self.path / _IDENTITY)
 
