@@ -177,7 +177,7 @@ PHASES = ("starting", "starting Spark", "sorting history", "reading history", "r
     )
 )
 def test_every_course_has_a_state_with_evidence_and_running_is_never_silent(seen: list[Any]) -> None:
-    """Whatever it reports, a run is RUNNING or IDLE only if it was heard of lately, and moves or has nothing to read."""
+    """Whatever it reports, a run is RUNNING or IDLE only if it was heard of, and moves or has nothing to read."""
     trail, now, batch = begin(NOW), NOW, 0
     for seconds, phase, moves, waits, left in seen:
         now += dt.timedelta(seconds=seconds)
