@@ -185,8 +185,8 @@ class Supervisor:
             except Exception as error:
                 # One pipeline that cannot be seen to must not keep the others from it.
                 self._note_trouble(tick, wanted, error)
-        self._forget()
         self._save(tick)
+        self._forget()
         for act in tick.acts:
             act()
         self.last_tick = now
