@@ -213,6 +213,11 @@ def test_a_notice_moves_pipelines_and_the_times_are_kept(tmp_path: Path) -> None
         assert [run.target for run in world.store.runs("demo")] == ["spot", "calm"]
         assert world.store.pipeline("demo").target == "calm"
         assert world.store.kinds("demo") == ["start", "fail_over", "run_ended", "start", "failover_done"]
+        hook = HookNotices()
+        world.heralds = (hook,)
+        world.serve()
+        world.tick()
+        assert [item.target for item in world.store.snapshot.notices] == ["spot"], "a new server still knows it"
         hook.withdraw("spot")
         world.tick()
         assert world.store.snapshot.notices == ()

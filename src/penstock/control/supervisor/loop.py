@@ -198,6 +198,8 @@ class Supervisor:
                 self.store.save(self._pending)
                 self._pending = Changes()
             self.known = self.store.load(now - _HOUR)
+            if not self._loaded and self.listening is not None:
+                self.listening.restore(tuple(self.known.notices))
             self._loaded = True
             self.store_down = None
         except PenstockError as error:
