@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from penstock.reports.codec import read
 from penstock.reports.folder import RunFolder
@@ -19,7 +20,11 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 @dataclass(frozen=True)
 class LogCursor:
-    """Up to where a log has been read: in which file, whatever its name is by now, and up to which byte."""
+    """Up to where a log has been read: in which file, and up to which byte.
+
+    Files get other names as they grow old, and the number of a removed one may be given again; so a file is known by
+    its first line.
+    """
 
     file: int = 0
     offset: int = 0
@@ -75,22 +80,32 @@ def last_lines(folder: RunFolder, count: int, wanted: LogFilter = EVERY_LINE) ->
 
 def _parts(folder: RunFolder, cursor: LogCursor) -> list[tuple[Path, int, int]]:
     """The files that hold what comes after a cursor, each with its number and where to begin."""
-    found = []
-    for file in folder.log_files():
-        try:
-            found.append((file, file.stat().st_ino))
-        except FileNotFoundError:
-            continue
+    known = [(file, _first_line(file)) for file in folder.log_files()]
+    found = [(file, number) for file, number in known if number is not None]
     numbers = [number for _, number in found]
     first = numbers.index(cursor.file) if cursor.file in numbers else 0
     return [(file, number, cursor.offset if number == cursor.file else 0) for file, number in found[first:]]
 
 
+def _first_line(file: Path) -> int | None:
+    """A number for the first line of a file; None if there is none yet."""
+    try:
+        with file.open("rb") as lines:
+            return _number(lines)
+    except FileNotFoundError:
+        return None
+
+
+def _number(lines: IO[bytes]) -> int | None:
+    first = lines.readline()
+    return zlib.crc32(first) if first.endswith(b"\n") else None
+
+
 def _whole_lines(file: Path, number: int, offset: int) -> Iterator[bytes]:
     try:
         with file.open("rb") as lines:
-            if os.fstat(lines.fileno()).st_ino != number:
-                # It has got another name in between; the next look finds it there.
+            if _number(lines) != number:
+                # Another file has got its name in between; the next look finds it under its own.
                 return
             lines.seek(offset)
             for text in lines:
