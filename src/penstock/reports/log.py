@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -61,7 +60,11 @@ def read_log(
     """
     found: list[LogLine] = []
     for file, number, offset in _parts(folder, cursor):
-        for text in _whole_lines(file, number, offset):
+        texts = _whole_lines(file, number, offset)
+        if texts is None:
+            # Parts have got other names in between; the next look goes on from here.
+            break
+        for text in texts:
             offset += len(text)
             cursor = LogCursor(number, offset)
             line = parsed(text)
@@ -101,19 +104,16 @@ def _number(lines: IO[bytes]) -> int | None:
     return zlib.crc32(first) if first.endswith(b"\n") else None
 
 
-def _whole_lines(file: Path, number: int, offset: int) -> Iterator[bytes]:
+def _whole_lines(file: Path, number: int, offset: int) -> list[bytes] | None:
+    """The lines of a part from a byte on; None if it no longer has this name."""
     try:
         with file.open("rb") as lines:
             if _number(lines) != number:
-                # Another file has got its name in between; the next look finds it under its own.
-                return
+                return None
             lines.seek(offset)
-            for text in lines:
-                if not text.endswith(b"\n"):
-                    return
-                yield text
+            return [text for text in lines if text.endswith(b"\n")]
     except FileNotFoundError:
-        return
+        return None
 
 
 def parsed(text: bytes) -> LogLine | None:
