@@ -1,7 +1,8 @@
-"""What is submitted to each kind of Spark master: the driver is always this process, and only a local one is loopback."""
+"""What is submitted to each kind of Spark master: the driver is always this process, and a local one is loopback only."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def submitted(tmp_path: Path, master: str, conf: dict[str, str]) -> list[str]:
 def test_a_cluster_gets_its_master_and_options_and_a_driver_in_client_mode(tmp_path: Path, kind: str) -> None:
     master, conf = MASTERS[kind]
     found = submitted(tmp_path, master, conf)
-    given = {text for option, text in zip(found, found[1:], strict=False) if option == "--conf"}
+    given = {text for option, text in pairwise(found) if option == "--conf"}
     assert {f"spark.master={master}", "spark.submit.deployMode=client"} <= given
     assert {f"{key}={value}" for key, value in conf.items()} <= given
     keys = {text.split("=")[0] for text in given}
