@@ -1,4 +1,4 @@
-"""What is submitted to each kind of Spark master: the driver is always this process, and a local one is loopback only."""
+"""What is submitted to each kind of Spark master: the driver is always this process, and a local one is loopback."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_python_file_that_fails_is_told_and_what_it_printed_is_in_the_log(tmp_
     file = tmp_path / "versions" / "1.py"
     file.parent.mkdir()
     (tmp_path / "beside.py").write_text("NAME = 'a module where relative paths start'\n", "utf-8")
-    file.write_text("import beside\nprint(beside.NAME)\nraise RuntimeError('no')\n", "utf-8")
+    file.write_text("import os, beside\nos.write(1, beside.NAME.encode())\nraise RuntimeError('no')\n", "utf-8")
     folder = RunFolder(tmp_path / "run")
 
     assert follow(folder, order(tmp_path, file)) == 2
