@@ -180,7 +180,8 @@ def test_pipelines_go_on_without_the_store_and_it_learns_later_what_happened(wor
     for _ in range(5):
         world.tick()
         time.sleep(0.05)
-    assert world.supervisor.store_down == "the store is down"
+    down = world.supervisor.store_down
+    assert down == "the store is down"
     world.clock.skip(5)
     world.until(lambda: world.supervisor.live()["demo"].health.state == "RUNNING", "a new run without the store")
     world.store.down = False
