@@ -47,7 +47,10 @@ def test_what_is_wanted_runs_and_reports_and_stops_when_it_is_not(world: World) 
     assert world.supervisor.live()["demo"].status is not None
 
     world.store.want("demo", desired="stopped")
+    world.tick()
+    assert (world.state("demo"), world.store.pipeline("demo").observed_generation) == ("STOPPING", 1)
     world.until(lambda: world.state("demo") == "STOPPED", "it stopped")
+    assert world.store.pipeline("demo").observed_generation == 2
     (ended,) = world.store.runs("demo")
     assert (ended.outcome, ended.exit_code, ended.epoch) == ("stopped", 0, 1)
     assert world.store.kinds("demo") == ["start", "stop", "run_ended"]
