@@ -16,9 +16,10 @@ from penstock.runner.ledger import read_ledger
 from penstock.testing.cluster import Cluster
 from penstock.testing.runners import QUICK, Runners
 
-pytestmark = pytest.mark.spark
+# Four JVMs that compile at once: a minute on two cores.
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-FILES = 8
+FILES = 6
 ROWS = 30
 PIPELINE = """\
 apiVersion: penstock/v1

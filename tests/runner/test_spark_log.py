@@ -66,6 +66,10 @@ def test_what_every_healthy_run_says_is_noise(logger: str, text: str) -> None:
             "\tat x.Y", None, "java.lang.IllegalStateException: odd",
         ),
         (
+            "Ignoring error", "org.apache.spark.SparkException: Master removed our application: FAILED\n\tat x.Y", None,
+            "org.apache.spark.SparkException: Master removed our application: FAILED",
+        ),
+        (
             "Query demo [id = 1, runId = 2] terminated with error",
             "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: Traceback (most recent "
             "call last):\n  File \"x\", line 1\npenstock.errors.PenstockError: error[SINK_FENCED]: sink 'store' has "
@@ -82,6 +86,11 @@ def test_an_error_is_told_in_one_line_with_the_original_beneath(
     assert found.more is not None
     assert text in found.more
     assert more in found.more
+
+
+def test_what_workers_always_print_is_noise() -> None:
+    assert read_line("Streaming TransformWithStateInPandas Python worker finish init stage", NOW) is None
+    assert read_line("WARNING: Using incubator modules: jdk.incubator.vector", NOW) is None
 
 
 def test_what_is_printed_comes_through_as_it_is() -> None:

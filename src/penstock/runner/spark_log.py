@@ -28,6 +28,7 @@ _NOISE = tuple(
         ("MetricsConfig", ""),
         ("Utils", "Your hostname.* resolves to|Set SPARK_LOCAL_IP|Service '.*' could not bind on port"),
         ("SparkConf", "spark.local.dir will be overridden"),
+        ("MicroBatchExecution", "Disabling AQE"),
         ("WindowExec", "No Partition Defined"),
         ("HeartbeatReceiver", "Removing executor driver"),
         ("SQLConf", "The SQL config '.*' has been deprecated|is deprecated"),
@@ -43,7 +44,10 @@ _NOISE = tuple(
 )
 """What is said in any healthy run, by logger and text."""
 
-_PRINTED_NOISE = re.compile(r"WARNING: Using incubator modules|Picked up JAVA_TOOL_OPTIONS|Setting default log level")
+_PRINTED_NOISE = re.compile(
+    r"WARNING: Using incubator modules|Picked up JAVA_TOOL_OPTIONS|Setting default log level"
+    r"|Starting Streaming \w+ Python worker|Streaming \w+ Python worker "
+)
 
 _SENTENCES = tuple(
     (re.compile(pattern), sentence)
@@ -63,6 +67,7 @@ _SENTENCES = tuple(
             r"Initial job has not accepted any resources",
             "the cluster has no free cores or memory for this pipeline: tasks wait",
         ),
+        (r"Exception in connection from /(\S+)", "the connection to {0} broke"),
         (r"Disconnected from Spark cluster", "the connection to the Spark master is lost"),
         (r"All masters are unresponsive", "the Spark master does not answer"),
         (r"Query (\S+) \[id = .*terminated with error", "the query of '{0}' ended with an error"),
@@ -100,7 +105,8 @@ def _told(line: LogLine, original: str) -> tuple[str | None, str]:
                      if (match := pattern.search(line.text))), None)  # fmt: skip
     if line.level != "ERROR" and not _has_trace(original):
         return None, sentence or line.text.split("\n")[0]
-    problem = runtime_problem(Exception(original), batch=None, log="", checkpoint="the state folder")
+    whole = f"{line.text}: {line.more}" if line.more else line.text
+    problem = runtime_problem(Exception(whole), batch=None, log="", checkpoint="the state folder")
     if problem.code == "BATCH_FAILED":
         reason = str(problem.params["reason"])
         return None, f"{sentence}: {reason}" if sentence and reason not in line.text else sentence or reason

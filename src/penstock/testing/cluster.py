@@ -30,6 +30,12 @@ appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
 
 
+def _scala_version() -> str:
+    """Spark's scripts would say it to a worker, which asks for it when it starts an executor."""
+    (core,) = (_HOME / "jars").glob("spark-core_*.jar")
+    return core.name.removeprefix("spark-core_").split("-")[0]
+
+
 class Member:
     """A master or a worker."""
 
@@ -41,7 +47,12 @@ class Member:
             find_java(), "-cp", str(_HOME / "jars" / "*"), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             *MODULE_OPTIONS, f"-Dlog4j2.configurationFile={settings}", *arguments,
         ]  # fmt: skip
-        environment = {**os.environ, "SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {
+            **os.environ,
+            "SPARK_HOME": str(_HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SCALA_VERSION": _scala_version(),
+        }
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=folder
