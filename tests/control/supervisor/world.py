@@ -14,14 +14,13 @@ from penstock.control.supervisor.act import Processes
 from penstock.control.supervisor.loop import Supervisor
 from penstock.control.supervisor.notices.base import Herald, Listening
 from penstock.control.supervisor.ports import Changes, Event, Failover, Notice, Run, Snapshot, Target, Wanted, after
-from penstock.errors import PenstockError, define
+from penstock.errors import PenstockError
 from penstock.reports.folder import RunFolder
 from penstock.reports.processes import birth, is_alive
 from penstock.reports.values import BatchLine, LastBatch, RunOrder, RunStatus
 from penstock.testing.processes import kill, until
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_runner.py")))
-define("TEST_STORE_DOWN", "the store is down", "")
 
 
 class MemoryStore:
@@ -55,7 +54,7 @@ class MemoryStore:
 
     def _refuse(self) -> None:
         if self.down:
-            raise PenstockError.of("TEST_STORE_DOWN")
+            raise PenstockError.of("PATH_NOT_WRITABLE", path="the store", reason="it is down")
 
     # --- as its owner would ----------------------------------------------------------------------------------
 
