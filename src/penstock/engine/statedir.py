@@ -86,7 +86,8 @@ class StateDir:
     def _replace_lock(self) -> IO[str]:
         """Puts a lock file of its own in the place of one that another run holds."""
         hidden = self.path / f".{_LOCK}.{os.getpid()}"
-        lock = hidden.open("w+", encoding="utf-8")
+        hidden.unlink(missing_ok=True)
+        lock = hidden.open("a+", encoding="utf-8")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         hidden.replace(self.path / _LOCK)
         return lock
@@ -94,10 +95,9 @@ class StateDir:
     def _sign(self) -> None:
         """Writes process and epoch into the lock file, where no older run can change it any more."""
         assert self._lock is not None
-        self._lock.seek(0)
-        self._lock.truncate(0)
-        self._lock.write(f"{os.getpid()} {self.identity.epoch}")
-        self._lock.flush()
+        # Without a buffer, which a full disk would keep from being closed.
+        os.ftruncate(self._lock.fileno(), 0)
+        os.write(self._lock.fileno(), f"{os.getpid()} {self.identity.epoch}".encode())
 
     @property
     def overtaken(self) -> bool:
