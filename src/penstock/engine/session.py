@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,8 @@ FIXED = {
     "spark.sql.runSQLOnFiles": "false",
     # Row counts are read from the plan as it runs; a plan that is rewritten on the way would lose them.
     "spark.sql.adaptive.enabled": "false",
+    # The driver is this process, whatever the master.
+    "spark.submit.deployMode": "client",
 }
 """Options that Penstock's promises rest on: they cannot be set from outside."""
 DEFAULTS = {
@@ -67,6 +69,8 @@ class SessionOptions:
     """Values of secrets, kept out of the log."""
     scratch: Path | None = None
     log: Path | None = None
+    take_line: Callable[[str], None] | None = None
+    """Called with each line of the log, instead of writing it to the file `log`."""
     quick: bool = False
     archive_to: Path | None = None
 
@@ -88,6 +92,7 @@ class Session:
                     memory=options.driver_memory or default_memory(),
                     packages=options.packages,
                     hidden=options.hidden,
+                    take_line=options.take_line,
                     quick=options.quick,
                     archive_to=options.archive_to,
                 )
@@ -100,7 +105,9 @@ class Session:
     def _connect(self, options: SessionOptions) -> SparkSession:
         from pyspark.sql import SparkSession
 
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        # Workers of a cluster may have their Python elsewhere.
+        os.environ["PYSPARK_PYTHON"] = options.conf.get("spark.pyspark.python", sys.executable)
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ |= {"PYSPARK_GATEWAY_PORT": str(self.jvm.port), "PYSPARK_GATEWAY_SECRET": self.jvm.secret}
         try:
             spark = SparkSession.builder.getOrCreate()
