@@ -1,1 +1,1 @@
-"""What a run reports of itself, as files in its folder: written by the runner, read by the control plane."""
+"""What a runner and the control plane tell each other, through files in the folder of a run."""

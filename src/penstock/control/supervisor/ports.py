@@ -1,0 +1,206 @@
+"""What the supervisor asks of the store: one read and one write a tick, as plain values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from penstock.reports.values import BatchLine
+
+Desired = Literal["running", "stopped"]
+State = Literal[
+    "STARTING", "RUNNING", "IDLE", "CATCHING_UP", "STALLED", "DEGRADED", "STOPPING", "STOPPED", "BACKING_OFF", "FAILED"
+]
+RunOutcome = Literal["stopped", "done", "failed", "fenced", "died", "lost"]
+"""How a run ended: what it said itself, or `died` without a word, or `lost` before it came to life."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A pipeline as its owner wants it, and the state in which the supervisor last saw it."""
+
+    name: str
+    desired: Desired
+    generation: int
+    """Raised by every change of what is wanted, and by `start`."""
+    version: int
+    file: str
+    """The file of that version."""
+    target: str = "local"
+    state: State = "STOPPED"
+    state_reason: str = ""
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a pipeline."""
+
+    id: str
+    pipeline: str
+    version: int
+    generation: int
+    target: str
+    started_at: dt.datetime
+    take_over: bool = False
+    pid: int | None = None
+    process_started: str | None = None
+    epoch: int | None = None
+    stop_asked_at: dt.datetime | None = None
+    """When the supervisor asked it to stop; None if it did not."""
+    kill_asked_at: dt.datetime | None = None
+    stop_reason: str | None = None
+    lasted: bool = False
+    """Whether it made progress for long enough that its failures do not count with earlier ones."""
+    restarts_per_hour: int | None = None
+    """What its pipeline says of `run.restart`, once that is known."""
+    ended_at: dt.datetime | None = None
+    outcome: RunOutcome | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    """Why it ended, in one sentence."""
+    owner: str | None = None
+    """Who has to act on that: author, operator, external or bug."""
+    code: str | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.ended_at is None
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Somebody said that a target will be taken away. It holds until it is withdrawn."""
+
+    target: str
+    heard_from: str
+    at: dt.datetime
+    deadline: dt.datetime | None = None
+    withdrawn_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True)
+class Failover:
+    """One move of a pipeline to another target, with the times that it took."""
+
+    pipeline: str
+    from_target: str
+    to_target: str
+    noticed_at: dt.datetime
+    stopped_at: dt.datetime | None = None
+    started_at: dt.datetime | None = None
+    caught_up_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    at: dt.datetime
+    kind: str
+    text: str
+    pipeline: str | None = None
+    run: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """What is now known of a pipeline; `target` is another only after a failover."""
+
+    state: State
+    reason: str
+    at: dt.datetime
+    observed_generation: int
+    target: str
+
+
+@dataclass(frozen=True)
+class BatchOf:
+    pipeline: str
+    run: str
+    line: BatchLine
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a run failed of; `problem` is `penstock.errors.Problem.as_dict`."""
+
+    pipeline: str
+    run: str
+    at: dt.datetime
+    problem: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that the supervisor decides by.
+
+    Of each pipeline it holds the open run, the newest one, and those that were started within the last hour.
+    """
+
+    pipelines: Sequence[Wanted] = ()
+    runs: Sequence[Run] = ()
+    notices: Sequence[Notice] = ()
+    """Those that have not been withdrawn."""
+    failovers: Sequence[Failover] = ()
+    """Those that have not come to their end."""
+
+
+@dataclass
+class Changes:
+    """What a tick has to note. Runs are known by their id, failovers by pipeline and `noticed_at`, notices by target
+    and `at`, batches by run and number: what is there already is replaced, so saving twice does no harm."""
+
+    runs: dict[str, Run] = field(default_factory=dict)
+    states: dict[str, StateChange] = field(default_factory=dict)
+    batches: list[BatchOf] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    failovers: list[Failover] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(vars(self).values())
+
+    def join(self, later: Changes) -> None:
+        """Takes up what came later, for a store that could not be reached in between."""
+        self.runs |= later.runs
+        self.states |= later.states
+        for name in ("batches", "failures", "events", "notices", "failovers"):
+            getattr(self, name).extend(getattr(later, name))
+
+
+class Store(Protocol):
+    """Raises STORE_DOWN when it cannot be reached; the supervisor then goes on with what it knows."""
+
+    def load(self, since: dt.datetime) -> Snapshot:
+        """What there is now, in one read; runs started after `since` are all in it."""
+
+    def save(self, changes: Changes) -> None:
+        """Notes all of it or nothing, in one transaction. States change only pipelines that still exist."""
+
+
+def after(snapshot: Snapshot, changes: Changes) -> Snapshot:
+    """The snapshot as it is once the changes have been noted."""
+    runs = {**{run.id: run for run in snapshot.runs}, **changes.runs}
+    failovers = {(item.pipeline, item.noticed_at): item for item in (*snapshot.failovers, *changes.failovers)}
+    notices = {(item.target, item.at): item for item in (*snapshot.notices, *changes.notices)}
+    return Snapshot(
+        tuple(_in_state(pipeline, changes.states.get(pipeline.name)) for pipeline in snapshot.pipelines),
+        tuple(runs.values()),
+        tuple(item for item in notices.values() if item.withdrawn_at is None),
+        tuple(item for item in failovers.values() if item.caught_up_at is None),
+    )
+
+
+def _in_state(pipeline: Wanted, change: StateChange | None) -> Wanted:
+    if change is None:
+        return pipeline
+    return replace(
+        pipeline,
+        state=change.state,
+        state_reason=change.reason,
+        observed_generation=change.observed_generation,
+        target=change.target,
+    )

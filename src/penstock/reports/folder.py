@@ -1,0 +1,158 @@
+"""The folder of one run: what it was told, and what it tells.
+
+run.json              the order, written before it starts
+status.json           how it is, written anew every second
+batches-000000.jsonl  a line for each batch; a new file once one is large
+end.json              how it ended
+log/                  run.jsonl and its older parts, and out.txt with what was printed before that
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.reports.codec import plain, read
+from penstock.reports.values import BatchLine, LogLine, RunEnd, RunOrder, RunStatus
+
+PART_BYTES = 4_000_000
+PARTS_KEPT = 16
+"""Lines of batches that nobody has fetched for a day or more make room for new ones."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, order=True)
+class Cursor:
+    """Up to where the lines of batches have been read."""
+
+    part: int = 0
+    offset: int = 0
+
+
+class RunFolder:
+    """Writes are whole or not there at all; what is not there, or cannot be understood, reads as None."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = path / "log"
+        self.lines = self.log / "run.jsonl"
+        self.printed = self.log / "out.txt"
+        self._cursor = path / "cursor.json"
+
+    def make(self) -> None:
+        self.log.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def order(self) -> RunOrder | None:
+        return self._read(RunOrder, "run.json")
+
+    @property
+    def status(self) -> RunStatus | None:
+        return self._read(RunStatus, "status.json")
+
+    @property
+    def end(self) -> RunEnd | None:
+        return self._read(RunEnd, "end.json")
+
+    def write_order(self, order: RunOrder) -> None:
+        self._write("run.json", order)
+
+    def write_status(self, status: RunStatus) -> None:
+        self._write("status.json", status)
+
+    def write_end(self, end: RunEnd) -> None:
+        self._write("end.json", end, lasting=True)
+
+    def add_batch(self, line: BatchLine) -> None:
+        """Appends a batch; the newest part is closed once it is large, and the oldest goes if there are too many."""
+        parts = self._parts()
+        last = parts[-1] if parts else 0
+        if parts and self._part(last).stat().st_size >= PART_BYTES:
+            last += 1
+            for old in parts[: max(len(parts) + 1 - PARTS_KEPT, 0)]:
+                self._part(old).unlink(missing_ok=True)
+        with self._part(last).open("ab") as file:
+            file.write(json.dumps(plain(line), separators=(",", ":")).encode() + b"\n")
+
+    def read_batches(self, cursor: Cursor = Cursor(), most: int = 10_000) -> tuple[list[BatchLine], Cursor]:
+        """The batches after a cursor, and the cursor after them; a line that is not whole yet is not read yet."""
+        found: list[BatchLine] = []
+        for part in [number for number in self._parts() if number >= cursor.part]:
+            if part > cursor.part:
+                cursor = Cursor(part)
+            try:
+                with self._part(part).open("rb") as file:
+                    file.seek(cursor.offset)
+                    for text in file:
+                        if not text.endswith(b"\n") or len(found) >= most:
+                            return found, cursor
+                        cursor = Cursor(part, cursor.offset + len(text))
+                        line = _parsed(BatchLine, text)
+                        if line is not None:
+                            found.append(line)
+            except FileNotFoundError:
+                continue
+        return found, cursor
+
+    @property
+    def cursor(self) -> Cursor:
+        """Up to where the reader has noted that it has kept the batches."""
+        return self._read(Cursor, "cursor.json") or Cursor()
+
+    def note_cursor(self, cursor: Cursor) -> None:
+        """Notes up to where batches have been kept elsewhere; older parts are no longer needed."""
+        self._write("cursor.json", cursor)
+        for part in self._parts():
+            if part < cursor.part:
+                self._part(part).unlink(missing_ok=True)
+
+    def log_files(self) -> list[Path]:
+        """The files of the log, the oldest first."""
+        older = [item for item in self.log.glob("run.jsonl.*") if item.suffix[1:].isdigit()]
+        files = sorted(older, key=lambda item: -int(item.suffix[1:]))
+        return [*files, self.lines] if self.lines.exists() else files
+
+    def log_lines(self) -> Iterator[LogLine]:
+        for file in self.log_files():
+            with file.open("rb") as lines:
+                for text in lines:
+                    line = _parsed(LogLine, text)
+                    if line is not None:
+                        yield line
+
+    def _part(self, number: int) -> Path:
+        return self.path / f"batches-{number:06d}.jsonl"
+
+    def _parts(self) -> list[int]:
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name[8:14]) for name in names if name.startswith("batches-") and name[8:14].isdigit())
+
+    def _read(self, kind: type[_T], name: str) -> _T | None:
+        try:
+            return _parsed(kind, (self.path / name).read_bytes())
+        except OSError:
+            return None
+
+    def _write(self, name: str, value: Any, *, lasting: bool = False) -> None:
+        hidden = self.path / f".{name}.tmp"
+        with hidden.open("wb") as file:
+            file.write(json.dumps(plain(value), indent=1).encode() + b"\n")
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        hidden.replace(self.path / name)
+
+
+def _parsed(kind: type[_T], text: bytes) -> _T | None:
+    try:
+        return read(kind, json.loads(text))
+    except ValueError:
+        return None

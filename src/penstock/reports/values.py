@@ -1,0 +1,143 @@
+"""What a run is told when it starts, and what it tells of itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["stopped", "done", "failed", "fenced"]
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """What to run, and where; `folder` is where relative paths of the pipeline start."""
+
+    run: str
+    pipeline: str
+    version: int
+    file: str
+    folder: str
+    state_dir: str
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    driver_memory: str | None = None
+    packages: tuple[str, ...] = ()
+    take_over: bool = False
+    """Whether it may take the state from a run that still holds it but no longer answers."""
+
+
+@dataclass(frozen=True)
+class BacklogReport:
+    amount: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class HistoryReport:
+    """How far it is through the history of its sources; `seconds_left` is None as long as it cannot be told."""
+
+    done: int
+    total: int
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class LastBatch:
+    batch: int
+    at: dt.datetime
+    duration_ms: int
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How a run is now. Row counts are of this run, by source, step or sink."""
+
+    run: str
+    pid: int
+    process_started: str
+    """What tells the process from a later one of the same number; see `penstock.reports.processes`."""
+    phase: str
+    at: dt.datetime
+    """When this was written; a run that lives writes at least every second."""
+    turned_at: dt.datetime | None = None
+    """When the loop that drives Spark last came round."""
+    started_at: dt.datetime | None = None
+    epoch: int = 0
+    batches: int = 0
+    rows_in: Mapping[str, int] = field(default_factory=dict)
+    rows_out: Mapping[str, int] = field(default_factory=dict)
+    rows_late: Mapping[str, int] = field(default_factory=dict)
+    rows_dead: Mapping[str, int] = field(default_factory=dict)
+    rows_filtered: Mapping[str, int] = field(default_factory=dict)
+    earlier_rows: int = 0
+    """Rows that came in during runs before this one."""
+    rows_per_second: float = 0.0
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    """Of each source, in milliseconds since 1970; 0 before its first row."""
+    watermark: int | None = None
+    backlog: Mapping[str, BacklogReport] = field(default_factory=dict)
+    caught_up_in: Mapping[str, float | None] = field(default_factory=dict)
+    """Seconds until nothing waits at a source any more; None if ever more waits."""
+    history: HistoryReport | None = None
+    last_batch: LastBatch | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    checkpoint_bytes: int | None = None
+    checkpoint_at: dt.datetime | None = None
+    """When Spark last committed a batch."""
+    disk_free: int | None = None
+    sink_retries: Mapping[str, int] = field(default_factory=dict)
+    """How often each sink has had to try again in this run."""
+    careful: bool = False
+    """Whether rows on which an expression fails are set aside; it costs, so only since there was one."""
+    trigger_ms: int = 1000
+    restarts_per_hour: int = 6
+    """What the pipeline says of `run.trigger` and `run.restart`, so that who supervises it need not read its file."""
+
+
+@dataclass(frozen=True)
+class BatchLine:
+    """One finished batch."""
+
+    batch: int
+    at: dt.datetime
+    duration_ms: int
+    phases_ms: Mapping[str, int] = field(default_factory=dict)
+    rows_in: Mapping[str, int] = field(default_factory=dict)
+    rows_out: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    dead: Mapping[str, int] = field(default_factory=dict)
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    watermark: int | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    sink_ms: Mapping[str, int] = field(default_factory=dict)
+    """How long each sink took; where a sink takes the rows straight from the query, with computing them."""
+    sink_retries: Mapping[str, int] = field(default_factory=dict)
+    balanced: bool = True
+    """Whether every row that came in is accounted for."""
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended, and why; `problems` are those of `penstock.errors.Problem.as_dict`."""
+
+    run: str
+    at: dt.datetime
+    exit_code: int
+    outcome: Outcome
+    problems: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of the log of a run. `text` says in one line what happened; `more` is what was written originally."""
+
+    at: dt.datetime
+    level: str
+    logger: str
+    text: str
+    code: str | None = None
+    more: str | None = None
