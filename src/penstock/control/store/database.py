@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ class Store:
 
     @classmethod
     def in_folder(cls, folder: Path) -> Store:
+        """An SQLite file that only its owner can read: pipelines are nobody else's business."""
+        os.close(os.open(folder / "penstock.db", os.O_CREAT | os.O_RDWR, 0o600))
         return cls(URL.create("sqlite", database=str(folder / "penstock.db")))
 
     @contextmanager

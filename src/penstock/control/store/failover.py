@@ -12,28 +12,7 @@ from penstock.control.store.pages import Page, page
 from penstock.control.store.pipelines import Labels, within
 from penstock.control.store.records import insert_or_replace, maker
 from penstock.control.store.schema import failovers, notices
-
-
-@dataclass(frozen=True)
-class Notice:
-    target: str
-    heard_from: str
-    at: dt.datetime
-    deadline: dt.datetime | None = None
-    withdrawn_at: dt.datetime | None = None
-
-
-@dataclass(frozen=True)
-class Failover:
-    """A move from one target to another, step by step."""
-
-    pipeline: str
-    from_target: str
-    to_target: str
-    noticed_at: dt.datetime
-    stopped_at: dt.datetime | None = None
-    started_at: dt.datetime | None = None
-    caught_up_at: dt.datetime | None = None
+from penstock.control.supervisor.ports import Failover, Notice
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, case, delete, exists, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
 from penstock.control.store.pages import Page, page
 from penstock.control.store.records import has_labels, maker
-from penstock.control.store.schema import pipelines, runs, versions
+from penstock.control.store.schema import NAME, UtcTime, pipelines, runs, versions
 from penstock.errors import PenstockError
 
 Desired = Literal["running", "stopped"]
@@ -221,20 +221,26 @@ def forget_ended(connection: Connection) -> list[str]:
 
 
 def observe(
-    connection: Connection, name: str, *, state: str, reason: str, generation: int | None, now: dt.datetime
+    connection: Connection,
+    name: str,
+    *,
+    state: str,
+    reason: str,
+    generation: int,
+    now: dt.datetime,
+    target: str,
+    default_target: str,
 ) -> None:
-    """Notes what the supervisor has seen, and the generation it has acted on."""
-    values: dict[str, Any] = {"state": state, "state_reason": reason}
-    if generation is not None:
-        values["observed_generation"] = generation
+    """Notes what the supervisor has seen, the generation it has acted on, and where it has put the pipeline.
+
+    Where someone has asked for another target meanwhile, that stays.
+    """
+    values = {"state": state, "state_reason": reason, "observed_generation": generation}
+    since = case((pipelines.c.state == state, pipelines.c.state_since), else_=literal(now, UtcTime()))
+    moved = (pipelines.c.generation == generation) & (func.coalesce(pipelines.c.target, default_target) != target)
+    place = case((moved, literal(target, NAME)), else_=pipelines.c.target)
     known = update(pipelines).where(pipelines.c.name == name)
-    connection.execute(known.where(pipelines.c.state != state).values(state_since=now))
-    connection.execute(known.values(values))
-
-
-def place(connection: Connection, name: str, target: str) -> None:
-    """Notes that the supervisor has moved it to another target."""
-    connection.execute(update(pipelines).where(pipelines.c.name == name).values(target=target))
+    connection.execute(known.values(**values, state_since=since, target=place))
 
 
 def _change(connection: Connection, name: str, revision: int, now: dt.datetime, **values: Any) -> Pipeline:

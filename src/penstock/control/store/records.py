@@ -28,8 +28,8 @@ def insert_missing(connection: Connection, table: Table, rows: Iterable[Mapping[
     if not values:
         return 0
     module = postgresql if connection.dialect.name == "postgresql" else sqlite
-    found = connection.execute(module.insert(table).on_conflict_do_nothing(), values)
-    return max(found.rowcount, 0)
+    statement = module.insert(table).on_conflict_do_nothing().returning(*table.primary_key.columns)
+    return len(connection.execute(statement, values).all())
 
 
 def insert_or_replace(

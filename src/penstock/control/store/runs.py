@@ -12,34 +12,8 @@ from penstock.control.store.pages import Page, page
 from penstock.control.store.pipelines import Labels, within
 from penstock.control.store.records import insert_or_replace, maker
 from penstock.control.store.schema import runs
+from penstock.control.supervisor.ports import Run
 from penstock.errors import PenstockError
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run of a pipeline; what each field means is told by `penstock.control.supervisor.ports.Run`."""
-
-    id: str
-    pipeline: str
-    version: int
-    generation: int
-    target: str
-    started_at: dt.datetime
-    take_over: bool = False
-    pid: int | None = None
-    process_started: str | None = None
-    epoch: int | None = None
-    stop_asked_at: dt.datetime | None = None
-    kill_asked_at: dt.datetime | None = None
-    stop_reason: str | None = None
-    lasted: bool = False
-    restarts_per_hour: int | None = None
-    ended_at: dt.datetime | None = None
-    outcome: str | None = None
-    exit_code: int | None = None
-    reason: str | None = None
-    owner: str | None = None
-    code: str | None = None
 
 
 @dataclass(frozen=True)
