@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, case, delete, exists, func, insert, literal, select, update
@@ -54,6 +54,8 @@ class Version:
     kind: FileKind
     text: str
     checksum: str
+    document: Mapping[str, Any]
+    """The pipeline it describes, in the shape of a YAML file, so that nothing has to be run to know it."""
     created_at: dt.datetime
     created_by: str
 
@@ -65,6 +67,7 @@ class Draft:
     kind: FileKind
     text: str
     labels: Labels
+    document: Mapping[str, Any] = field(default_factory=dict)
 
 
 _pipeline = maker(Pipeline)
@@ -256,6 +259,6 @@ def _change(connection: Connection, name: str, revision: int, now: dt.datetime, 
 
 
 def _keep(connection: Connection, name: str, number: int, draft: Draft, now: dt.datetime, by: str) -> None:
-    values = {"pipeline": name, "number": number, "kind": draft.kind, "text": draft.text}
-    values |= {"checksum": checksum(draft.text), "created_at": now, "created_by": by}
+    values: dict[str, Any] = {"pipeline": name, "number": number, "kind": draft.kind, "text": draft.text}
+    values |= {"checksum": checksum(draft.text), "document": dict(draft.document), "created_at": now, "created_by": by}
     connection.execute(insert(versions).values(values))

@@ -97,6 +97,7 @@ versions = Table(
     Column("kind", String(4), nullable=False),
     Column("text", Text, nullable=False),
     Column("checksum", String(64), nullable=False),
+    Column("document", JSON, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("created_by", Text, nullable=False),
 )

@@ -241,6 +241,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(length=4), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("checksum", sa.String(length=64), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
         sa.Column("created_at", _TIME, nullable=False),
         sa.Column("created_by", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
