@@ -50,6 +50,8 @@ limits: {body: 1MB}
     assert (config.default_target, [*config.targets]) == ("near", ["near", "far"])
     assert config.target("near").role is Role.AUTHOR
     assert config.limits.body == Size(1_000_000)
+    assert config.supervised["near"].failover == ("far",)
+    assert config.supervised["far"].driver_memory == "4g"
 
 
 def test_a_target_that_is_not_there_is_told_with_a_suggestion() -> None:
@@ -68,6 +70,7 @@ def test_a_target_that_is_not_there_is_told_with_a_suggestion() -> None:
         ("targets:\n  near:\n    conf: {'x y': z}\n", 3),
         ("targets:\n  near:\n    packages: ['a;b']\n", 3),
         ("targets: {}\n", 1),
+        ("targets: {a: {failover: [b]}}\n", 1),
         ("oidc:\n  issuer: ftp://x\n  clientId: c\n  redirect: https://x/y\n", 2),
         ("oidc:\n  issuer: https://x\n  clientId: c\n  clientSecret: plain\n  redirect: https://x/y\n", 4),
     ],

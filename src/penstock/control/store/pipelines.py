@@ -40,6 +40,11 @@ class Pipeline:
     state: str
     state_reason: str
     state_since: dt.datetime
+    rows_in: int
+    rows_out: int
+    late: int
+    dead: int
+    filtered: int
     deleting_at: dt.datetime | None
     created_at: dt.datetime
     updated_at: dt.datetime
