@@ -521,7 +521,7 @@ define(
     "{path} could not be examined: {reason}",
     "Run `penstock validate` on it to see what it does.",
 )
-define("INTERNAL", "something went wrong inside the server", "See its log, at {at}.", owner=Owner.BUG, exit_code=1)
+define("INTERNAL", "something went wrong inside the server", "See its log, at {mark}.", owner=Owner.BUG, exit_code=1)
 
 # --- running -----------------------------------------------------------------------------------------------
 define(

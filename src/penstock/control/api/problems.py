@@ -134,4 +134,4 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     mark = secrets.token_hex(4)
     _log.error("%s: %s %s failed", mark, request.method, request.url.path, exc_info=error)
-    return answer(PenstockError.of("INTERNAL", at=mark), request.url.path)
+    return answer(PenstockError.of("INTERNAL", mark=mark), request.url.path)

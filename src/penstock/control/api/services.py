@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.control.auth.attempts import FailedLogins
@@ -48,7 +48,10 @@ class Services:
     oidc: Oidc | None = None
     secure: bool = False
     """Whether the server speaks TLS, so that cookies are for TLS only."""
-    attempts: FailedLogins = field(default_factory=FailedLogins)
+
+    @cached_property
+    def attempts(self) -> FailedLogins:
+        return FailedLogins(self.config.limits.failed_logins)
 
     @cached_property
     def policy(self) -> Policy:
