@@ -253,6 +253,7 @@ def pipeline_file_page() -> str:
         ("Sink", "An entry of `sinks`. `deadLetters` holds the same, without `from`.", spec.Sink, node),
         ("State", "`state`.", spec.StateSettings, {}),
         ("Run", "`run`.", spec.RunSettings, {}),
+        ("Restart", "`run.restart`.", spec.RestartSettings, {}),
         ("Ledger", "`ledger`.", spec.LedgerSettings, {}),
         (
             "Alert",

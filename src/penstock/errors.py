@@ -553,6 +553,13 @@ define(
     exit_code=1,
 )
 define(
+    "FENCED",
+    "a newer run has taken over the state in {path} (epoch {newer}, this one has {epoch})",
+    "Only one run may go on; this one has stored and committed nothing since.",
+    owner=Owner.EXTERNAL,
+    exit_code=1,
+)
+define(
     "STATE_UNREADABLE",
     "state in {path} cannot be read: {reason}",
     "Restore the file from a copy, or start anew with an empty `--state-dir` and an empty output.",
@@ -689,6 +696,20 @@ define(
     "batch {batch} failed: {reason}",
     "Nothing of the batch was kept. See the log: {log}; `--debug` shows Spark's own error.",
     owner=Owner.BUG,
+    exit_code=1,
+)
+define(
+    "RUN_FAILED",
+    "the run ended unexpectedly: {reason}",
+    "This is a mistake in Penstock; please report it with the log: {log}",
+    owner=Owner.BUG,
+    exit_code=1,
+)
+define(
+    "RUN_NOT_STARTED",
+    "run {run} could not be started: {reason}",
+    "Check the disk and the permissions of the server's data folder.",
+    owner=Owner.EXTERNAL,
     exit_code=1,
 )
 define(

@@ -50,6 +50,8 @@ limits: {body: 1MB}
     assert (config.default_target, [*config.targets]) == ("near", ["near", "far"])
     assert config.target("near").role is Role.AUTHOR
     assert config.limits.body == Size(1_000_000)
+    assert config.supervised["near"].failover == ("far",)
+    assert config.supervised["far"].driver_memory == "4g"
 
 
 def test_a_target_that_is_not_there_is_told_with_a_suggestion() -> None:
@@ -71,6 +73,7 @@ def test_a_target_that_is_not_there_is_told_with_a_suggestion() -> None:
         ("notify:\n  Team: {webhook: {url: http://x}}\n", 2),
         ("notify:\n  team:\n    slack: {url: https://hooks.example.com/T0/B0/XX}\n", 3),
         ("notify:\n  a: {webhook: {url: http://x}}\n  b:\n    severities: [page]\n", 4),
+        ("targets: {a: {failover: [b]}}\n", 1),
         ("oidc:\n  issuer: ftp://x\n  clientId: c\n  redirect: https://x/y\n", 2),
         ("oidc:\n  issuer: https://x\n  clientId: c\n  clientSecret: plain\n  redirect: https://x/y\n", 4),
     ],

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.engine.ledger import BatchEntry, Ledger, add
+from penstock.errors import PenstockError
 
 
 def test_entries_come_back_as_they_were_recorded_in_the_order_of_batches(tmp_path: Path) -> None:
@@ -46,3 +49,17 @@ def test_a_ledger_is_found_again_in_its_file(tmp_path: Path) -> None:
 def test_counts_of_nothing_are_nothing() -> None:
     assert add([]) == {}
     assert add([{"a": 1}, {}, {"a": 2, "b": 0}]) == {"a": 3, "b": 0}
+
+
+def test_a_run_that_was_overtaken_cannot_write_to_the_ledger(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.claim(1)
+    ledger.record(BatchEntry(0, 1, {"a": 3}))
+    ledger.claim(2)
+    for refused in (lambda: ledger.record(BatchEntry(1, 1, {"a": 4})), lambda: ledger.claim(1)):
+        with pytest.raises(PenstockError) as raised:
+            refused()
+        assert raised.value.code == "FENCED"
+    ledger.claim(2)
+    ledger.record(BatchEntry(1, 2, {"a": 5}))
+    assert [entry.epoch for entry in ledger.entries()] == [1, 2]

@@ -7,6 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -148,3 +151,68 @@ def test_a_full_disk_and_a_forbidden_one_are_told_apart(tmp_path: Path) -> None:
     assert storage_error(OSError(errno.ENOSPC, "full"), tmp_path).code == "DISK_FULL"
     forbidden = storage_error(OSError(errno.EACCES, "Permission denied"), tmp_path)
     assert (forbidden.code, forbidden.problems[0].params["reason"]) == ("PATH_NOT_WRITABLE", "Permission denied")
+
+
+# --- the lease ---------------------------------------------------------------------------------------------
+
+
+def test_a_held_folder_is_taken_over_only_by_who_says_so(tmp_path: Path) -> None:
+    with StateDir(tmp_path, "demo") as older:
+        assert refusal(tmp_path).code == "STATE_IN_USE"
+        with StateDir(tmp_path, "demo", take_over=True) as newer:
+            assert (older.identity.epoch, newer.identity.epoch) == (1, 2)
+            assert (older.overtaken, newer.overtaken) == (True, False)
+            with pytest.raises(PenstockError) as raised:
+                older.refuse_overtaken()
+            assert (raised.value.code, raised.value.problems[0].params["newer"]) == ("FENCED", 2)
+            newer.refuse_overtaken()
+            assert refusal(tmp_path).code == "STATE_IN_USE"
+
+
+def test_a_run_that_was_overtaken_cannot_change_whose_the_state_is(tmp_path: Path) -> None:
+    with StateDir(tmp_path, "demo") as older, StateDir(tmp_path, "demo", take_over=True) as newer:
+        for change in (lambda: older.bind("q1"), lambda: older.settle_buckets(4)):
+            with pytest.raises(PenstockError) as raised:
+                change()
+            assert raised.value.code == "FENCED"
+        assert read_identity(tmp_path) == newer.identity
+
+
+def test_epochs_go_on_after_a_take_over_even_if_the_older_run_wrote_its_own_once_more(tmp_path: Path) -> None:
+    with StateDir(tmp_path, "demo") as older:
+        with StateDir(tmp_path, "demo", take_over=True) as newer:
+            # As if it had been stopped between looking and writing.
+            (tmp_path / "pipeline.json").write_text(json.dumps(asdict(older.identity)))
+        assert older.overtaken
+        with StateDir(tmp_path, "demo") as third:
+            assert third.identity.epoch == newer.identity.epoch + 1
+    with StateDir(tmp_path, "demo") as fourth:
+        assert fourth.identity.epoch == 4
+
+
+def test_taking_over_a_folder_that_nobody_holds_is_opening_it(tmp_path: Path) -> None:
+    with StateDir(tmp_path, "demo", take_over=True) as state:
+        assert state.identity.epoch == 1
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["lock", "pipeline.json"]
+
+
+def test_of_many_that_take_over_at_once_one_has_it_and_no_two_have_the_same_epoch(tmp_path: Path) -> None:
+    with StateDir(tmp_path, "demo"):
+        found: list[StateDir] = []
+        gate = threading.Barrier(8)
+
+        def take() -> None:
+            gate.wait()
+            with suppress(PenstockError):
+                found.append(StateDir(tmp_path, "demo", take_over=True))
+
+        threads = [threading.Thread(target=take) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        epochs = [state.identity.epoch for state in found]
+        assert len(set(epochs)) == len(epochs)
+        assert [state.overtaken for state in found].count(False) == 1
+        for state in found:
+            state.close()

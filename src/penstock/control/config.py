@@ -12,6 +12,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 from penstock.control.alerts.notify.channels import Channel
 from penstock.control.auth.roles import Role
 from penstock.control.store.thin import Keep
+from penstock.control.supervisor import ports
 from penstock.errors import PenstockError, did_you_mean
 from penstock.frontends.configs import read_config
 from penstock.frontends.document import read_document, read_text
@@ -32,6 +33,9 @@ class Target(Config):
     conf: dict[str, str] = field({}, doc="Further Spark options.")
     driver_memory: str | None = field(None, doc="Memory of the driver, such as `4g`.", pattern=r"^\d+[kmgt]$")
     packages: tuple[str, ...] = field((), doc="Maven coordinates of jars to add.")
+    failover: tuple[str, ...] | None = field(
+        None, doc="Where pipelines go when it is taken away, in this order. Default: all other targets, in theirs."
+    )
     role: Role = field(Role.OPERATOR, doc="The role it takes to put a pipeline there.")
 
     @field_validator("master")
@@ -146,8 +150,7 @@ class ServerConfig(Config):
 
     targets: dict[str, Target] = field(
         {"local": Target()},
-        doc="Where pipelines run, by name. The first is taken for a pipeline that names none; after a reclaim notice "
-        "the next one in this order.",
+        doc="Where pipelines run, by name. The first is taken for a pipeline that names none.",
         min_length=1,
     )
     paths: PathRules = field(PathRules(), doc="Where pipelines may read and write files.")
@@ -174,6 +177,29 @@ class ServerConfig(Config):
         if not kept.batches <= kept.minutes <= kept.hours:
             raise ValueError("history: `batches` must not be longer than `minutes`, nor `minutes` than `hours`")
         return self
+
+    @field_validator("targets")
+    @classmethod
+    def _fail_over_to_each_other(cls, value: dict[str, Target]) -> dict[str, Target]:
+        for name, target in value.items():
+            for other in target.failover or ():
+                if other not in value or other == name:
+                    raise ValueError(f"target '{name}' cannot fail over to '{other}'")
+        return value
+
+    @property
+    def supervised(self) -> dict[str, ports.Target]:
+        """The targets as the supervisor takes them."""
+        return {
+            name: ports.Target(
+                target.master,
+                target.conf,
+                target.driver_memory,
+                target.packages,
+                tuple(other for other in self.targets if other != name) if target.failover is None else target.failover,
+            )
+            for name, target in self.targets.items()
+        }
 
     @property
     def default_target(self) -> str:

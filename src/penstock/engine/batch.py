@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,6 +64,17 @@ class StepCounts:
     late_times: dict[str, tuple[tuple[int, int], ...]]
 
 
+@dataclass(frozen=True)
+class SinkWork:
+    """By sink: how long it took to store a batch, and how often it had to try again."""
+
+    ms: Mapping[str, int] = field(default_factory=dict)
+    retries: Mapping[str, int] = field(default_factory=dict)
+
+
+_WORK_KEPT = 100
+
+
 class BatchHandler:
     """Called by Spark with each batch. `query` must be set right after the query has been started."""
 
@@ -74,6 +85,7 @@ class BatchHandler:
         self.state = state
         self.plain = plain_session(spark)
         self.ledger = Ledger(state.ledger)
+        self.ledger.claim(state.identity.epoch)
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
         self.sinks = list(graph.of_kind("sink"))
@@ -85,6 +97,9 @@ class BatchHandler:
         self.admission = Admission(graph, analysed.builder)
         self.source_order: Sequence[str] = ()
         """Names of what Spark reads, in the order of its reports."""
+        self.sink_work: dict[int, SinkWork] = {}
+        """What the sinks did in the last batches."""
+        self._sink_ms: dict[str, int] = {}
         self.last_rows: dict[str, float] = {}
         """When rows of each source were last seen, by the clock that only goes forward."""
         self._end_marker = 2 * len(analysed.builder.marks)
@@ -133,8 +148,10 @@ class BatchHandler:
     def _handle(self, rows: DataFrame, batch_id: int) -> None:
         identity = self.state.identity
         batch = Batch(identity.name, identity.lineage, identity.epoch, batch_id)
+        self.state.refuse_overtaken()
         self.admission.begin()
         troubles = self._troubles()
+        retries = {name: writer.retried for name, writer in self.writers.items()}
         self._tell_watermark()
         reach("batch.start", batch_id)
         rows_out, counts, sifted = self._store(batch, rows)
@@ -155,10 +172,21 @@ class BatchHandler:
             self._replayed(),
             self._checksums(batch),
         )
+        self.state.refuse_overtaken()
         self.ledger.record(entry, self.measures.times(steps.late_times, filtered))
         reach("batch.after_ledger", batch_id)
+        # Spark commits the batch next; a run that was overtaken in the meantime must not.
+        self.state.refuse_overtaken()
+        self._note_sinks(batch_id, retries)
         assert self.query is not None
         self.admission.end(self.query, self.source_order, counts.rows_in, troubled=self._troubles() > troubles)
+
+    def _note_sinks(self, batch: int, before: Mapping[str, int]) -> None:
+        retries = {name: writer.retried - before.get(name, 0) for name, writer in self.writers.items()}
+        self.sink_work[batch] = SinkWork(dict(self._sink_ms), {name: count for name, count in retries.items() if count})
+        self._sink_ms.clear()
+        for old in [number for number in self.sink_work if number < batch - _WORK_KEPT]:
+            del self.sink_work[old]
 
     def _troubles(self) -> int:
         return sum(writer.retried for writer in self.writers.values())
@@ -250,11 +278,14 @@ class BatchHandler:
         return int(observation.get["rows"])
 
     def _write(self, sink: str, batch: Batch, rows: DataFrame) -> bool:
+        began = time.monotonic()
         try:
             with inside(sink):
                 reach("sink.before_write", batch.id)
+                self.state.refuse_overtaken()
                 stored = self.writers[sink].write(batch, rows)
                 reach("sink.after_commit", batch.id)
+            self._sink_ms[sink] = round((time.monotonic() - began) * 1000)
             return stored
         except PenstockError:
             raise

@@ -8,6 +8,7 @@ reach it), with the kernel's promise to kill it when its parent dies.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import shlex
@@ -17,8 +18,11 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,12 +64,17 @@ class JvmOptions:
     packages: Sequence[str] = ()
     hidden: Sequence[str] = ()
     """Texts that must not appear in the log: the values of secrets."""
+    take_line: Callable[[str], None] | None = None
+    """Called with each line that the JVM, Spark's log and the Python workers write, instead of a log file."""
     quick: bool = False
     """Compile lightly: starts faster and runs slower, for short work such as validation and tests."""
     archive_to: Path | None = None
     """Write the class-data archive when the JVM ends, instead of using it."""
 
 
+_LOG_FILE = "log4j2.properties"
+_LOG_LINES = "log4j2-lines.properties"
+_LONGEST_LINE = 1 << 20
 _ARCHIVED = 2
 """Counts what the archive is made of: with a new number it is made anew."""
 
@@ -109,6 +118,7 @@ def command(java: str, options: JvmOptions) -> list[str]:
         tuning.append(f"-XX:ArchiveClassesAtExit={options.archive_to}")
     elif archive_path().exists():
         tuning += [f"-XX:SharedArchiveFile={archive_path()}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    logging = _LOG_FILE if options.take_line is None else _LOG_LINES
     arguments = [item for key, value in sorted(conf.items()) for item in ("--conf", f"{key}={value}")]
     if options.packages:
         arguments += ["--packages", ",".join(options.packages)]
@@ -116,7 +126,7 @@ def command(java: str, options: JvmOptions) -> list[str]:
         java, "-cp", os.pathsep.join(classpath), f"-Xmx{options.memory}", "-XX:+UseParallelGC", "-XX:-UsePerfData",
         *MODULE_OPTIONS, *tuning,
         f"-Djava.io.tmpdir={options.scratch}",
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name(logging)}",
         f"-Dpenstock.log={options.log}",
         *extra_options,
         "org.apache.spark.deploy.SparkSubmit", *arguments, "pyspark-shell",
@@ -131,6 +141,7 @@ class Jvm:
         self.output = options.scratch / "jvm.out"
         options.scratch.mkdir(parents=True, exist_ok=True)
         options.log.parent.mkdir(parents=True, exist_ok=True)
+        self._last: deque[str] = deque(maxlen=3)
         with tempfile.TemporaryDirectory(dir=options.scratch) as folder, self.output.open("wb") as output:
             connection = Path(folder) / "connection"
             environment = {
@@ -146,13 +157,31 @@ class Jvm:
             self.process = subprocess.Popen(
                 command(find_java(), options),
                 stdin=subprocess.PIPE,
-                stdout=output,
+                stdout=output if options.take_line is None else subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
                 preexec_fn=_die_with(os.getpid()),
             )
+            if options.take_line is not None:
+                threading.Thread(target=self._pass_on, args=(options.take_line,), daemon=True).start()
             self.port, self.secret = self._wait_for(connection)
+
+    def _pass_on(self, take: Callable[[str], None]) -> None:
+        """Hands on what the JVM writes until it has ended; it must be read, or the JVM would wait for that."""
+        assert self.process.stdout is not None
+        while raw := self.process.stdout.readline(_LONGEST_LINE):
+            line = raw.decode("utf-8", "replace").rstrip("\n")
+            if line.strip():
+                self._last.append(line)
+                # A line that cannot be kept, on a full disk, is lost; the run is not.
+                with suppress(Exception):
+                    take(line)
+
+    def _last_words(self) -> list[str]:
+        if self.options.take_line is not None:
+            return [_words(line) for line in self._last]
+        return [line for line in self.output.read_text("utf-8", "replace").splitlines() if line.strip()][-3:]
 
     def _wait_for(self, connection: Path) -> tuple[int, str]:
         deadline = time.monotonic() + _START_SECONDS
@@ -163,8 +192,8 @@ class Jvm:
                 return struct.unpack("!i", content[:4])[0], content[8:].decode()
             time.sleep(0.01)
         self.kill()
-        last = [line for line in self.output.read_text("utf-8", "replace").splitlines() if line.strip()][-3:]
-        raise PenstockError.of("JVM_FAILED", reason=" ".join(last) or "no answer", log=self.options.log)
+        reason = " ".join(self._last_words()) or "no answer"
+        raise PenstockError.of("JVM_FAILED", reason=reason, log=self.options.log)
 
     @property
     def alive(self) -> bool:
@@ -182,6 +211,14 @@ class Jvm:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def _words(line: str) -> str:
+    """What a line of the log says, if it is one."""
+    try:
+        return str(json.loads(line)["text"])
+    except (ValueError, KeyError, TypeError):
+        return line
 
 
 def _die_with(parent: int) -> Callable[[], None] | None:

@@ -1,6 +1,7 @@
 """What happened to the rows of each batch, kept in one SQLite file beside the checkpoint.
 
-A batch is written before Spark commits it; if it is run again after a crash, it replaces its own entry.
+A batch is written before Spark commits it; if it is run again after a crash, it replaces its own entry. A run claims
+the ledger with its epoch when it starts; after that no older run can write to it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.errors import PenstockError
+
 _TABLE = """CREATE TABLE IF NOT EXISTS batches (batch INTEGER PRIMARY KEY, epoch INTEGER NOT NULL,
     rows_in TEXT NOT NULL, rows_dead TEXT NOT NULL, rows_out TEXT NOT NULL, late TEXT NOT NULL DEFAULT '{}',
     corrections TEXT NOT NULL DEFAULT '{}', filtered TEXT NOT NULL DEFAULT '{}',
     replayed TEXT NOT NULL DEFAULT '{}', checksums TEXT NOT NULL DEFAULT '{}')"""
 _TIMES = """CREATE TABLE IF NOT EXISTS times (batch INTEGER NOT NULL, start INTEGER NOT NULL, what TEXT NOT NULL,
     node TEXT NOT NULL, rows INTEGER NOT NULL, PRIMARY KEY (start, batch, what, node)) WITHOUT ROWID"""
+_LEASE = """CREATE TABLE IF NOT EXISTS lease (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL)"""
 _COLUMNS = "batch, epoch, rows_in, rows_dead, rows_out, late, corrections, filtered, replayed, checksums"
 _ADDED = ("late", "corrections", "filtered", "replayed", "checksums")
 """Columns that ledgers of earlier versions lack."""
@@ -55,12 +59,26 @@ class Ledger:
         with closing(self._connect()) as db:
             db.execute(_TABLE)
             db.execute(_TIMES)
+            db.execute(_LEASE)
             present = {row[1] for row in db.execute("PRAGMA table_info(batches)")}
             for column in (column for column in _ADDED if column not in present):
                 db.execute(f"ALTER TABLE batches ADD COLUMN {column} TEXT NOT NULL DEFAULT '{{}}'")
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.file, timeout=30, isolation_level=None)
+
+    def claim(self, epoch: int) -> None:
+        """Keeps older runs from writing from now on; raises FENCED if this one is such a run itself."""
+        with closing(self._connect()) as db:
+            db.execute("BEGIN IMMEDIATE")
+            self._refuse_older(db, epoch)
+            db.execute("INSERT OR REPLACE INTO lease (one, epoch) VALUES (1, ?)", (epoch,))
+            db.execute("COMMIT")
+
+    def _refuse_older(self, db: sqlite3.Connection, epoch: int) -> None:
+        found = db.execute("SELECT epoch FROM lease").fetchone()
+        if found is not None and found[0] > epoch:
+            raise PenstockError.of("FENCED", path=self.file.parent, newer=found[0], epoch=epoch)
 
     def record(self, entry: BatchEntry, times: Mapping[tuple[str, str], Mapping[int, int]] | None = None) -> None:
         """Keeps a batch, and its rows by the start of their window: by what became of them, and where."""
@@ -71,7 +89,8 @@ class Ledger:
             for start, rows in found.items()
         ]
         with closing(self._connect()) as db:
-            db.execute("BEGIN")
+            db.execute("BEGIN IMMEDIATE")
+            self._refuse_older(db, entry.epoch)
             db.execute(f"INSERT OR REPLACE INTO batches ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
             db.execute("DELETE FROM times WHERE batch = ?", (entry.batch,))
             db.executemany("INSERT INTO times (batch, start, what, node, rows) VALUES (?, ?, ?, ?, ?)", by_window)

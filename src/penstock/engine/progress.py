@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.components.base import Backlog
+from penstock.engine.ledger import BatchEntry
 
 UTC = dt.UTC
 
@@ -27,6 +28,16 @@ class BatchReport:
     state_bytes: int
     late_rows: int
     sources: Mapping[str, Mapping[str, Any]]
+    sink_ms: Mapping[str, int] = field(default_factory=dict)
+    sink_retries: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A finished batch: what Spark reports of it, and what became of its rows."""
+
+    report: BatchReport
+    entry: BatchEntry
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,13 @@ class Status:
     recent_rates: tuple[float, ...] = ()
     history: Headway | None = None
     """While history is read: how many of its rows have been."""
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    epoch: int = 0
+    careful: bool = False
+    """Whether rows on which an expression fails are set aside."""
+    sink_retries: Mapping[str, int] = field(default_factory=dict)
+    ended: tuple[Ended, ...] = ()
+    """The batches that have finished since the status before this one."""
 
     def lag(self, now: dt.datetime) -> dt.timedelta | None:
         """How far the watermark is behind the clock."""

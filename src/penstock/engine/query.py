@@ -7,12 +7,13 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import Backlog, Source
 from penstock.engine.analyse import Analysed
-from penstock.engine.batch import BatchHandler
+from penstock.engine.batch import BatchHandler, SinkWork
 from penstock.engine.checkpoint import last_committed, source_log, state_partitions, verify
 from penstock.engine.idle import Remembered, SourceTime, catch_up, source_watermarks, tick, tick_folder
 from penstock.engine.ledger import Ledger
@@ -213,7 +214,11 @@ class RunningPipeline:
         found = [batch_report(json.loads(item.json), self._source_order) for item in self.query.recentProgress]
         fresh = [report for report in found if report.batch > self._seen and "addBatch" in report.phases_ms]
         self._seen = max((report.batch for report in fresh), default=self._seen)
-        return fresh
+        return [self._with_sinks(report) for report in fresh]
+
+    def _with_sinks(self, report: BatchReport) -> BatchReport:
+        work = self.handler.sink_work.get(report.batch, SinkWork())
+        return replace(report, sink_ms=work.ms, sink_retries=work.retries)
 
     def backlog(self, report: BatchReport | None) -> dict[str, Backlog]:
         """What waits at each source, where it can be told."""

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,8 @@ class SessionOptions:
     """Values of secrets, kept out of the log."""
     scratch: Path | None = None
     log: Path | None = None
+    take_line: Callable[[str], None] | None = None
+    """Called with each line of the log, instead of writing it to the file `log`."""
     quick: bool = False
     archive_to: Path | None = None
 
@@ -88,6 +90,7 @@ class Session:
                     memory=options.driver_memory or default_memory(),
                     packages=options.packages,
                     hidden=options.hidden,
+                    take_line=options.take_line,
                     quick=options.quick,
                     archive_to=options.archive_to,
                 )

@@ -3,7 +3,12 @@
 pipeline.json   name, lineage (made once, the identity sinks know batches by), epoch (counts the runs)
 checkpoint/     Spark's
 ledger.db       row counts of every batch
-logs/  dead/  late/  spool/  scratch/  lock
+lock            held by the run that owns the state: its process and its epoch
+logs/  dead/  late/  spool/  scratch/
+
+The lock is a lease. A run that no longer answers but still holds it can be overtaken: the newer one puts a lock file
+of its own in its place. The older one finds another file under that name when it wakes, and goes no further; what it
+holds itself nobody looks at any more.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from typing import IO, Self
 from penstock.errors import PenstockError
 
 _IDENTITY = "pipeline.json"
+_LOCK = "lock"
 
 
 @dataclass(frozen=True)
@@ -36,17 +42,21 @@ class Identity:
 
 
 class StateDir:
-    """An open, locked state folder. Opening it starts a new epoch."""
+    """An open, locked state folder. Opening it starts a new epoch.
 
-    def __init__(self, path: Path, name: str) -> None:
+    With `take_over` it is opened even if another run holds it, which then may not go on.
+    """
+
+    def __init__(self, path: Path, name: str, *, take_over: bool = False) -> None:
         self.path = path
         self._lock: IO[str] | None = None
         refuse_foreign(path, name)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = self._take_lock()
-            found = read_identity(path)
-            self.identity = replace(found, epoch=found.epoch + 1) if found else Identity(name, uuid.uuid4().hex, 1)
+            self._lock, newest = self._take_lock(take_over=take_over)
+            found = read_identity(path) or Identity(name, uuid.uuid4().hex, 0)
+            self.identity = replace(found, epoch=max(found.epoch, newest) + 1)
+            self._sign()
             self._save()
         except OSError as error:
             self.close()
@@ -55,22 +65,70 @@ class StateDir:
             self.close()
             raise
 
-    def _take_lock(self) -> IO[str]:
-        lock = (self.path / "lock").open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            pid = lock.read().strip() or "unknown"
+    def _take_lock(self, *, take_over: bool) -> tuple[IO[str], int]:
+        """The lock, and the newest epoch that was noted in one."""
+        while True:
+            lock = (self.path / _LOCK).open("a+", encoding="utf-8")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pid, epoch = _signature(lock)
+                lock.close()
+                if not take_over:
+                    raise PenstockError.of("STATE_IN_USE", path=self.path, pid=pid or "unknown") from None
+                own = self._replace_lock(epoch + 1)
+                if own is not None:
+                    return own, _signature(own)[1] - 1
+                continue
+            if _is_file(lock, self.path / _LOCK):
+                return lock, _signature(lock)[1]
+            # Another run has put its own file there between opening and locking.
             lock.close()
-            raise PenstockError.of("STATE_IN_USE", path=self.path, pid=pid) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
+
+    def _replace_lock(self, epoch: int) -> IO[str] | None:
+        """Puts a lock file of its own in the place of one that another run holds; None if others were quicker.
+
+        Its name before that is its epoch, and only one can make a file of a name: no two runs have the same epoch.
+        """
+        epoch = max(epoch, *(int(item.suffix[1:]) + 1 for item in self.path.glob(f".{_LOCK}.*")), 0)
+        hidden = self.path / f".{_LOCK}.{epoch}"
+        try:
+            lock = hidden.open("x+", encoding="utf-8")
+        except FileExistsError:
+            return None
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.write(f"{os.getpid()} {epoch}")
         lock.flush()
+        if _newest_epoch(self.path) >= epoch:
+            lock.close()
+            hidden.unlink()
+            return None
+        hidden.replace(self.path / _LOCK)
         return lock
 
+    def _sign(self) -> None:
+        """Writes process and epoch into the lock file, where no older run can change it any more."""
+        assert self._lock is not None
+        self._lock.seek(0)
+        self._lock.truncate(0)
+        self._lock.write(f"{os.getpid()} {self.identity.epoch}")
+        self._lock.flush()
+        self.refuse_overtaken()
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether a newer run has taken the state over."""
+        return self._lock is not None and not _is_file(self._lock, self.path / _LOCK)
+
+    def refuse_overtaken(self) -> None:
+        """Raises FENCED if a newer run has taken the state over: then nothing may be stored any more."""
+        if self.overtaken:
+            newer = _newest_epoch(self.path)
+            raise PenstockError.of("FENCED", path=self.path, newer=newer, epoch=self.identity.epoch)
+
     def _save(self) -> None:
-        hidden = self.path / f".{_IDENTITY}.tmp"
+        self.refuse_overtaken()
+        hidden = self.path / f".{_IDENTITY}.{self.identity.epoch}"
         hidden.write_text(json.dumps(asdict(self.identity), indent=1) + "\n", "utf-8")
         hidden.replace(self.path / _IDENTITY)
 
@@ -133,10 +191,33 @@ class StateDir:
         self.close()
 
 
+def _signature(lock: IO[str]) -> tuple[str, int]:
+    """Process and epoch in a lock file; an empty one is nobody's."""
+    lock.seek(0)
+    pid, _, epoch = lock.read().strip().partition(" ")
+    return pid, int(epoch) if epoch.isdigit() else 0
+
+
+def _newest_epoch(path: Path) -> int:
+    try:
+        with (path / _LOCK).open(encoding="utf-8") as lock:
+            return _signature(lock)[1]
+    except FileNotFoundError:
+        return 0
+
+
+def _is_file(opened: IO[str], path: Path) -> bool:
+    """Whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(opened.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 def in_use(path: Path) -> bool:
     """Whether a run holds the folder now."""
     try:
-        with (path / "lock").open("r", encoding="utf-8") as lock:
+        with (path / _LOCK).open("r", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

@@ -16,8 +16,8 @@ from penstock.spec.units import Duration, Size
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SETTINGS: tuple[type[Config], ...] = (
-    spec.EventTime, spec.Throttle, spec.LatePolicy, spec.StateSettings, spec.RunSettings, spec.LedgerSettings,
-    Alert, spec.TestCase,
+    spec.EventTime, spec.Throttle, spec.LatePolicy, spec.StateSettings, spec.RestartSettings, spec.RunSettings,
+    spec.LedgerSettings, Alert, spec.TestCase,
 )  # fmt: skip
 
 

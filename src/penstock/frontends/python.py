@@ -121,6 +121,7 @@ class Pipeline:
         *,
         labels: Mapping[str, str] | None = None,
         trigger: str | Duration | None = None,
+        restarts_per_hour: int | None = None,
         partitions: int | None = None,
         dead_letters: Sink | None = None,
         late: LateRows | None = None,
@@ -135,8 +136,12 @@ class Pipeline:
         self._places = Places(place.file, values={(): place})
         if labels is not None:
             metadata["labels"] = dict(labels)
-        if trigger is not None:
-            self._spec["run"] = {"trigger": trigger}
+        run = {
+            **({} if trigger is None else {"trigger": trigger}),
+            **({} if restarts_per_hour is None else {"restart": {"maxPerHour": restarts_per_hour}}),
+        }
+        if run:
+            self._spec["run"] = run
         if partitions is not None:
             self._spec["state"] = {"partitions": partitions}
         if dead_letters is not None:

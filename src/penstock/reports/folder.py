@@ -34,6 +34,9 @@ class Cursor:
     offset: int = 0
 
 
+START = Cursor()
+
+
 class RunFolder:
     """Writes are whole or not there at all; what is not there, or cannot be understood, reads as None."""
 
@@ -79,7 +82,7 @@ class RunFolder:
         with self._part(last).open("ab") as file:
             file.write(json.dumps(plain(line), separators=(",", ":")).encode() + b"\n")
 
-    def read_batches(self, cursor: Cursor = Cursor(), most: int = 10_000) -> tuple[list[BatchLine], Cursor]:
+    def read_batches(self, cursor: Cursor = START, most: int = 10_000) -> tuple[list[BatchLine], Cursor]:
         """The batches after a cursor, and the cursor after them; a line that is not whole yet is not read yet."""
         found: list[BatchLine] = []
         for part in [number for number in self._parts() if number >= cursor.part]:
@@ -102,7 +105,7 @@ class RunFolder:
     @property
     def cursor(self) -> Cursor:
         """Up to where the reader has noted that it has kept the batches."""
-        return self._read(Cursor, "cursor.json") or Cursor()
+        return self._read(Cursor, "cursor.json") or START
 
     def note_cursor(self, cursor: Cursor) -> None:
         """Notes up to where batches have been kept elsewhere; older parts are no longer needed."""

@@ -16,7 +16,7 @@ from penstock.engine.analyse import Analysed, analyse
 from penstock.engine.checkpoint import last_number
 from penstock.engine.history import History, copy, pending, waiting
 from penstock.engine.ledger import Ledger, add
-from penstock.engine.progress import BatchReport, Headway, Status, Waiting
+from penstock.engine.progress import BatchReport, Ended, Headway, Status, Waiting
 from penstock.engine.query import RunningPipeline
 from penstock.engine.spark_errors import runtime_problem
 from penstock.engine.state.buckets import buckets_of
@@ -81,6 +81,7 @@ class Course:
             if self.careful or not _may_be_a_row(error, self.graph):
                 raise
             self.careful = True
+            self.tracker.status = replace(self.tracker.status, careful=True)
             return self._drive(self._analyse(analysed.builder.histories), phase, once=once)
 
     def _analyse(self, histories: Mapping[str, History]) -> Analysed:
@@ -175,6 +176,12 @@ class Tracker:
         took = time.monotonic() - self._history_from
         return Headway(done, known.total, (known.total - done) * took / here if here else None)
 
+    def _ended(self, reports: Sequence[BatchReport]) -> tuple[Ended, ...]:
+        if not reports:
+            return ()
+        entries = {entry.batch: entry for entry in self.ledger.entries(reports[0].batch)}
+        return tuple(Ended(report, entries[report.batch]) for report in reports if report.batch in entries)
+
     def _note_backlog(self) -> None:
         now = time.monotonic()
         for name, backlog in self.status.backlog.items():
@@ -183,12 +190,13 @@ class Tracker:
     def turn(self, phase: str) -> Status:
         running = self.running
         if running is None:
-            self.status = replace(self.status, phase=phase)
+            self.status = replace(self.status, phase=phase, ended=())
             return self.status
         reports = running.new_reports()
         entries = self.ledger.entries(self._next)
         self._next = entries[-1].batch + 1 if entries else self._next
         last = reports[-1] if reports else self.status.last
+        ended = self._ended(reports)
         rates = (*self.status.recent_rates, *(report.rows_per_second for report in reports))
         self.status = replace(
             self.status,
@@ -202,6 +210,9 @@ class Tracker:
             last=last,
             backlog=running.backlog(last) if reports or not self.status.backlog else self.status.backlog,
             recent_rates=rates[-_RATES_KEPT:],
+            filtered=add([self.status.filtered, *(entry.filtered for entry in entries)]),
+            sink_retries=add([self.status.sink_retries, *(report.sink_retries for report in reports)]),
+            ended=ended,
         )
         if reports:
             self._note_backlog()

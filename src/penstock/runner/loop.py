@@ -9,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -29,6 +30,7 @@ from penstock.spec.resolve import secret_values
 from penstock.spec.secrets import hidden
 
 _ENDING_SECONDS = 0.5
+_LEASE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,12 @@ class RunOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
     packages: Sequence[str] = ()
+    take_over: bool = False
+    """Whether to take the state from a run that still holds it; that one may then not go on."""
+    log: Path | None = None
+    """The log that errors refer to. Default: `logs/spark.log` in the state folder."""
+    take_line: Callable[[str], None] | None = None
+    """Called with each line of Spark's log, instead of writing it to a file."""
 
 
 def state_path(file: PipelineFile, options: RunOptions) -> Path:
@@ -84,12 +92,14 @@ def run(file: PipelineFile, options: RunOptions, watch: Watch) -> Status:
     stop = Stop()
     stop.install()
     fresh = read_identity(path) is None
-    with StateDir(path, file.pipeline.name) as state:
+    with StateDir(path, file.pipeline.name, take_over=options.take_over) as state:
         try:
             # Spark takes seconds to start; a checkpoint that cannot be read is told at once.
             verify(state.checkpoint)
             return _run(graph, options, state, stop, watch)
         except PenstockError as error:
+            # However it ended, a run whose state was taken over ended of that, and the folder is not its own.
+            state.refuse_overtaken()
             # A mistake in the file leaves nothing behind; for anything else the log is worth having.
             if fresh and error.exit_code == 2 and not state.checkpoint.exists():
                 _remove_new(path)
@@ -105,9 +115,10 @@ def _remove_new(path: Path) -> None:
 
 
 def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: Watch) -> Status:
+    scratch = state.scratch / str(state.identity.epoch)
     shutil.rmtree(state.scratch, ignore_errors=True)
     started = dt.datetime.now(dt.UTC)
-    status = Status(graph.file.pipeline.name, "starting Spark", started)
+    status = Status(graph.file.pipeline.name, "starting Spark", started, epoch=state.identity.epoch)
     watch(status)
     session = Session(
         SessionOptions(
@@ -117,12 +128,15 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
             packages=options.packages,
             jars=sets_for(graph.file.pipeline),
             hidden=secret_values(graph.file.pipeline),
-            scratch=state.scratch,
-            log=state.logs / "spark.log",
+            scratch=scratch,
+            log=options.log or state.logs / "spark.log",
+            take_line=options.take_line,
         )
     )
     stop.session = session
     stop.install()
+    lease = LeaseWatch(state, session)
+    lease.start()
     try:
         course = Course(session.spark, graph, state, watch, status, stop.asked, session.log)
         return course.through(once=options.once)
@@ -131,10 +145,32 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
             raise PenstockError.of("JVM_DIED", log=session.log) from error
         raise
     finally:
-        if session.jvm.alive:
+        lease.end()
+        if session.jvm.alive and not state.overtaken:
             session.stop()
         else:
             session.kill()
+        with suppress(OSError):
+            state.scratch.rmdir()
+
+
+class LeaseWatch(threading.Thread):
+    """Kills the JVM of a run whose state was taken over, wherever it is, before it can write any more."""
+
+    def __init__(self, state: StateDir, session: Session) -> None:
+        super().__init__(name="lease", daemon=True)
+        self._state = state
+        self._session = session
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(_LEASE_SECONDS):
+            if self._state.overtaken:
+                self._session.jvm.kill()
+                return
+
+    def end(self) -> None:
+        self._over.set()
 
 
 def _lost(session: Session, error: Exception) -> bool:

@@ -75,7 +75,9 @@ class PipelineFile:
     pipeline: Pipeline
     places: Places
     path: Path
+    base: Path | None = None
+    """Where relative paths start, if that is not beside the file."""
 
     @property
     def folder(self) -> Path:
-        return self.path.parent
+        return self.path.parent if self.base is None else self.base

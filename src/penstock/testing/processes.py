@@ -34,9 +34,16 @@ def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE,
 class Process:
     """One `penstock` command. Leaving the context kills it and its children if they still live."""
 
-    def __init__(self, arguments: Sequence[object], log: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[object],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        module: str = "penstock.cli.main",
+    ) -> None:
         self.log = log
-        self.command = [sys.executable, "-m", "penstock.cli.main", *(str(argument) for argument in arguments)]
+        self.command = [sys.executable, "-m", module, *(str(argument) for argument in arguments)]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 self.command,
@@ -127,6 +134,12 @@ def is_running(pid: int) -> bool:
     """Whether the process still runs; one that is dead and not yet collected by its parent does not."""
     found = _stat(pid)
     return found is not None and found[1] not in ("Z", "X")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether it stands still after a SIGSTOP."""
+    found = _stat(pid)
+    return found is not None and found[1] == "T"
 
 
 def _all() -> list[int]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.control.store.databases import T0, create
 
-from penstock.control.store import history
+from penstock.control.store import history, pipelines
 from penstock.control.store.database import Store
 from penstock.control.store.history import BATCH, HOUR, MINUTE, BatchNumbers, StoredBatch
 from penstock.control.store.thin import Keep, put_together, thin
@@ -30,7 +30,7 @@ def test_a_batch_told_twice_is_kept_once(store: Store) -> None:
         create(connection, "a")
         assert history.add_batches(connection, [batch(1, T0), batch(2, T0)]) == 2
         assert history.add_batches(connection, [batch(2, T0, rows_in=99), batch(3, T0)]) == 1
-        assert history.totals(connection, "a")["rows_in"] == 9
+        assert pipelines.get(connection, "a").rows_in == 9
 
 
 def test_batches_are_found_by_time_and_run_page_by_page(store: Store) -> None:
@@ -66,12 +66,13 @@ def test_old_batches_become_minutes_then_hours_and_every_row_stays_counted(store
                 connection,
                 [batch(index * 1000 + n, start + dt.timedelta(seconds=20 * n), balanced=n != 5) for n in range(300)],
             )
-        before = history.totals(connection, "a")
+        before = pipelines.get(connection, "a")
     all_thinned(store, Keep(), now)
     with store.reading() as connection:
-        after = history.totals(connection, "a")
+        after = pipelines.get(connection, "a")
         kept = history.batches_of(connection, "a", limit=1000).items
     assert after == before
+    assert sum(item.rows_in for item in kept) == after.rows_in == 2700
     grains = Counter(item.grain for item in kept)
     assert grains[BATCH] == 300
     assert 100 <= grains[MINUTE] <= 101

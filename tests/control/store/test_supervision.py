@@ -68,6 +68,8 @@ def test_saving_twice_does_no_harm(store: Store, port: SupervisorStore) -> None:
         assert (kept.rows_in, kept.rows_out, kept.dead, kept.watermark) == (5, 3, 2, 2**41)
         assert kept.details == {"rows_in": {"views": 5}, "rows_out": {"out": 3}, "dead": {"views": 2}}
         assert len(history.exceptions_of(connection).items) == 1
+        counted = pipelines.get(connection, "a")
+        assert (counted.rows_in, counted.rows_out, counted.dead) == (5, 3, 2)
 
 
 def test_later_news_of_a_run_replace_earlier_ones(store: Store, port: SupervisorStore) -> None:
@@ -89,13 +91,12 @@ def test_moves_and_notices_come_to_their_end(store: Store, port: SupervisorStore
     move = ports.Failover("a", "local", "far", T0)
     with store.writing() as connection:
         create(connection, "a")
-        assert failover.add_notice(connection, ports.Notice("local", "hook", T0))
-        assert not failover.add_notice(connection, ports.Notice("local", "file", T0 + HOUR))
-    port.save(ports.Changes(failovers=[move]))
-    port.save(ports.Changes(failovers=[replace(move, caught_up_at=T0 + HOUR)]))
+    notice = ports.Notice("local", "hook", T0)
+    port.save(ports.Changes(failovers=[move], notices=[notice]))
+    over = replace(notice, withdrawn_at=T0 + HOUR)
+    port.save(ports.Changes(failovers=[replace(move, caught_up_at=T0 + HOUR)], notices=[over]))
     assert port.load(T0).failovers == ()
     with store.writing() as connection:
-        assert failover.withdraw(connection, "local", now=T0 + HOUR) == 1
         (kept,) = failover.listed_failovers(connection, pipeline="a").items
     assert kept.caught_up_at == T0 + HOUR
     assert port.load(T0).notices == ()

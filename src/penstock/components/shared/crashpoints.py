@@ -1,8 +1,9 @@
-"""Named places where a run can be made to die, so that tests can show what survives.
+"""Named places where a run can be made to die or to stand still, so that tests can show what survives.
 
 `PENSTOCK_CRASH_AT=point@batch` kills the process with SIGKILL the first time that point is reached in that batch, and
 `point@batch@sink` the first time this sink reaches it; `PENSTOCK_CRASH_TRACE` names a file in which every point is
-noted that is reached. The test kit installs a hook instead and raises inside the process.
+noted that is reached. `PENSTOCK_STOP_AT`, with a place like the first, stops the process there with SIGSTOP, once; it
+goes on when it gets SIGCONT. The test kit installs a hook instead and raises inside the process.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ MEANINGS = {
 """Where each point lies, in words, in the order in which a run passes them."""
 
 AT = "PENSTOCK_CRASH_AT"
+STOP_AT = "PENSTOCK_STOP_AT"
 TRACE = "PENSTOCK_CRASH_TRACE"
 
 Hook = Callable[[str, int], None]
 _hook: Hook | None = None
 _sink = ""
+_stood = False
 
 
 def install(hook: Hook | None) -> None:
@@ -77,3 +80,12 @@ def reach(point: str, batch: int) -> None:
     wanted = os.environ.get(AT)
     if wanted and wanted in (place, f"{place}@{_sink}"):
         os.kill(os.getpid(), signal.SIGKILL)
+    _stand_still(place)
+
+
+def _stand_still(place: str) -> None:
+    global _stood
+    wanted = os.environ.get(STOP_AT)
+    if wanted and not _stood and wanted in (place, f"{place}@{_sink}"):
+        _stood = True
+        os.kill(os.getpid(), signal.SIGSTOP)

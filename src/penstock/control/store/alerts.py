@@ -181,7 +181,7 @@ def put_in_outbox(
 ) -> bool:
     """False if this transition has been told, or is to be told, to the channel already."""
     row = {"alert": alert, "channel": channel, "transition": transition, "created_at": now, "attempts": 0}
-    return insert_missing(connection, notifications, [{**row, "next_at": now, "content": dict(content)}]) == 1
+    return len(insert_missing(connection, notifications, [{**row, "next_at": now, "content": dict(content)}])) == 1
 
 
 def due_notifications(connection: Connection, now: dt.datetime, limit: int = 20) -> list[Notification]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
 from penstock.control.store.pages import Page, page
 from penstock.control.store.pipelines import Labels, within
@@ -38,20 +37,6 @@ def put_failovers(connection: Connection, found: Iterable[Failover]) -> None:
 def open_notices(connection: Connection) -> list[Notice]:
     query = select(notices).where(notices.c.withdrawn_at.is_(None)).order_by(notices.c.id)
     return [_notice(row) for row in connection.execute(query).mappings()]
-
-
-def add_notice(connection: Connection, notice: Notice) -> bool:
-    """The first to hear of it counts: False if the target is being taken away already."""
-    if any(known.target == notice.target for known in open_notices(connection)):
-        return False
-    put_notices(connection, [notice])
-    return True
-
-
-def withdraw(connection: Connection, target: str, *, now: dt.datetime) -> int:
-    """The target may be used again; how many notices there were."""
-    known = update(notices).where(notices.c.target == target, notices.c.withdrawn_at.is_(None))
-    return connection.execute(known.values(withdrawn_at=now)).rowcount
 
 
 def open_failovers(connection: Connection) -> list[Failover]:

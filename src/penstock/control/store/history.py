@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
 from penstock.control.store.pages import Page, page
 from penstock.control.store.pipelines import Labels, within
 from penstock.control.store.records import insert_missing, maker
-from penstock.control.store.schema import batches, events, exceptions, savepoints
+from penstock.control.store.schema import COUNTS, batches, events, exceptions, pipelines, savepoints
 from penstock.errors import Problem
 
 BATCH, MINUTE, HOUR = 0, 60, 3600
@@ -100,8 +101,23 @@ _event = maker(Event)
 
 
 def add_batches(connection: Connection, found: Iterable[BatchNumbers]) -> int:
-    """Adds batches; one that is known already is left as it is. How many were new."""
-    return insert_missing(connection, batches, (numbers.as_row() for numbers in found))
+    """Adds batches and counts their rows; one that is known already is left as it is. How many were new."""
+    new = put_batches(connection, found)
+    sums: dict[str, Counter[str]] = {}
+    for row in new:
+        sums.setdefault(row["pipeline"], Counter()).update({name: row[name] for name in COUNTS})
+    if sums:
+        added = {name: pipelines.c[name] + bindparam(f"more_{name}") for name in COUNTS}
+        known = update(pipelines).where(pipelines.c.name == bindparam("of")).values(added)
+        rows = [{"of": name, **{f"more_{key}": counts[key] for key in COUNTS}} for name, counts in sums.items()]
+        connection.execute(known, rows)
+    return len(new)
+
+
+def put_batches(connection: Connection, found: Iterable[BatchNumbers]) -> Sequence[RowMapping]:
+    """Adds batches without counting their rows; those that were new."""
+    rows = (numbers.as_row() for numbers in found)
+    return insert_missing(connection, batches, rows, returning=("pipeline", *COUNTS))
 
 
 def batches_of(
@@ -123,14 +139,6 @@ def batches_of(
     if until is not None:
         query = query.where(batches.c.at < until)
     return page(connection, query, batches.c.id, _batch, limit=limit, after=after, newest_first=True)
-
-
-def totals(connection: Connection, pipeline: str) -> dict[str, int]:
-    """All rows that were ever counted, as far as history goes back."""
-    names = ("rows_in", "rows_out", "late", "dead", "filtered", "span")
-    query = select(*(func.coalesce(func.sum(batches.c[name]), 0).label(name) for name in names))
-    row = connection.execute(query.where(batches.c.pipeline == pipeline)).mappings().one()
-    return {name: int(row[name]) for name in names}
 
 
 # --- exceptions --------------------------------------------------------------------------------------------

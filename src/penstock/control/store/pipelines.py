@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, case, delete, exists, func, insert, literal, select, update
@@ -40,6 +40,11 @@ class Pipeline:
     state: str
     state_reason: str
     state_since: dt.datetime
+    rows_in: int
+    rows_out: int
+    late: int
+    dead: int
+    filtered: int
     deleting_at: dt.datetime | None
     created_at: dt.datetime
     updated_at: dt.datetime
@@ -54,6 +59,8 @@ class Version:
     kind: FileKind
     text: str
     checksum: str
+    document: Mapping[str, Any]
+    """The pipeline it describes, in the shape of a YAML file, so that nothing has to be run to know it."""
     created_at: dt.datetime
     created_by: str
 
@@ -65,6 +72,7 @@ class Draft:
     kind: FileKind
     text: str
     labels: Labels
+    document: Mapping[str, Any] = field(default_factory=dict)
 
 
 _pipeline = maker(Pipeline)
@@ -256,6 +264,6 @@ def _change(connection: Connection, name: str, revision: int, now: dt.datetime, 
 
 
 def _keep(connection: Connection, name: str, number: int, draft: Draft, now: dt.datetime, by: str) -> None:
-    values = {"pipeline": name, "number": number, "kind": draft.kind, "text": draft.text}
-    values |= {"checksum": checksum(draft.text), "created_at": now, "created_by": by}
+    values: dict[str, Any] = {"pipeline": name, "number": number, "kind": draft.kind, "text": draft.text}
+    values |= {"checksum": checksum(draft.text), "document": dict(draft.document), "created_at": now, "created_by": by}
     connection.execute(insert(versions).values(values))

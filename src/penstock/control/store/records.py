@@ -22,14 +22,17 @@ def maker(cls: type[_T]) -> Callable[[RowMapping], _T]:
     return make
 
 
-def insert_missing(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Inserts rows but those whose key is there already; how many were new."""
+def insert_missing(
+    connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], returning: Sequence[str] = ()
+) -> Sequence[RowMapping]:
+    """Inserts rows but those whose key is there already; of the new ones the columns that are asked for."""
     values = [dict(row) for row in rows]
     if not values:
-        return 0
+        return []
     module = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = module.insert(table).on_conflict_do_nothing().returning(*table.primary_key.columns)
-    return len(connection.execute(statement, values).all())
+    columns = [table.c[name] for name in returning] or list(table.primary_key.columns)
+    statement = module.insert(table).on_conflict_do_nothing().returning(*columns)
+    return connection.execute(statement, values).mappings().all()
 
 
 def insert_or_replace(

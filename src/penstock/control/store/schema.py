@@ -47,6 +47,8 @@ class UtcTime(TypeDecorator[dt.datetime]):
 
 Big = BigInteger().with_variant(Integer, "sqlite")
 """Numbers that may outgrow 32 bits; SQLite's integers do not care, but only its INTEGER counts up by itself."""
+COUNTS = ("rows_in", "rows_out", "late", "dead", "filtered")
+"""What is counted of every batch; the sums are kept with the pipeline, for as long as it is there."""
 NAME = String(63)
 RUN = String(13)
 metadata = MetaData(
@@ -84,6 +86,7 @@ pipelines = Table(
     Column("state", String(20), nullable=False),
     Column("state_reason", Text, nullable=False),
     Column("state_since", UtcTime, nullable=False),
+    *(Column(name, Big, nullable=False, server_default="0") for name in COUNTS),
     Column("deleting_at", UtcTime),
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
@@ -97,6 +100,7 @@ versions = Table(
     Column("kind", String(4), nullable=False),
     Column("text", Text, nullable=False),
     Column("checksum", String(64), nullable=False),
+    Column("document", JSON, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("created_by", Text, nullable=False),
 )
@@ -142,11 +146,7 @@ batches = _counted(
     Column("span", Integer, nullable=False),
     Column("duration_ms", Big, nullable=False),
     Column("longest_ms", Big, nullable=False),
-    Column("rows_in", Big, nullable=False),
-    Column("rows_out", Big, nullable=False),
-    Column("late", Big, nullable=False),
-    Column("dead", Big, nullable=False),
-    Column("filtered", Big, nullable=False),
+    *(Column(name, Big, nullable=False) for name in COUNTS),
     Column("watermark", Big),
     Column("state_rows", Big),
     Column("state_bytes", Big),

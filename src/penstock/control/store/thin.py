@@ -13,14 +13,13 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
-from penstock.control.store.history import BATCH, HOUR, MINUTE, BatchNumbers, StoredBatch, add_batches
+from penstock.control.store.history import BATCH, HOUR, MINUTE, BatchNumbers, StoredBatch, put_batches
 from penstock.control.store.records import maker
+from penstock.control.store.schema import COUNTS, audit, batches, events, exceptions, failovers, notices, runs, silences
 from penstock.control.store.schema import alerts as alerts_
-from penstock.control.store.schema import audit, batches, events, exceptions, failovers, notices, runs, silences
 from penstock.control.store.schema import tokens as tokens_
 
 _CHUNK = 5000
-_COUNTS = ("rows_in", "rows_out", "late", "dead", "filtered")
 _batch = maker(StoredBatch)
 
 
@@ -47,7 +46,7 @@ def put_together(rows: Sequence[StoredBatch], grain: int) -> Iterator[BatchNumbe
 
 def _sum(rows: Sequence[StoredBatch], grain: int) -> BatchNumbers:
     last = max(rows, key=lambda row: row.batch)
-    sums = {name: sum(getattr(row, name) for row in rows) for name in (*_COUNTS, "duration_ms", "span")}
+    sums = {name: sum(getattr(row, name) for row in rows) for name in (*COUNTS, "duration_ms", "span")}
     return BatchNumbers(
         pipeline=last.pipeline,
         run=last.run,
@@ -108,7 +107,7 @@ def _coarsen(connection: Connection, grain: int, coarser: int, before: dt.dateti
     if len(rows) == _CHUNK:
         rows = _without_last(rows, coarser)
     connection.execute(delete(batches).where(batches.c.id.in_([row.id for row in rows])))
-    add_batches(connection, put_together(rows, coarser))
+    put_batches(connection, put_together(rows, coarser))
     return len(rows)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from penstock.reports.values import BatchLine
@@ -169,6 +170,25 @@ class Changes:
         self.states |= later.states
         for name in ("batches", "failures", "events", "notices", "failovers"):
             getattr(self, name).extend(getattr(later, name))
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place where pipelines run, as Spark's own options; `failover` names where they go when it is taken away."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    driver_memory: str | None = None
+    packages: tuple[str, ...] = ()
+    failover: tuple[str, ...] = ()
+
+
+class Folders(Protocol):
+    """Where the files of pipelines lie."""
+
+    def run(self, name: str, run: str) -> Path: ...
+
+    def state(self, name: str) -> Path: ...
 
 
 class Store(Protocol):

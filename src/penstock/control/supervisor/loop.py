@@ -1,0 +1,528 @@
+"""The supervisor: on every tick it looks, decides and acts for all pipelines, with one read and one write of the store.
+
+Looking never acts, deciding is pure, and what was decided is noted before it is done. When the store cannot be
+reached, the supervisor goes on with what it knows and notes later what has happened.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.control.supervisor import decide as decisions
+from penstock.control.supervisor import failover, health
+from penstock.control.supervisor.act import Processes, remove_old_runs
+from penstock.control.supervisor.decide import Case, Decision, decide
+from penstock.control.supervisor.health import Health, Trail
+from penstock.control.supervisor.notices.base import Listening
+from penstock.control.supervisor.observe import Observation, observe
+from penstock.control.supervisor.ports import (
+    BatchOf,
+    Changes,
+    Event,
+    Failover,
+    Failure,
+    Folders,
+    Run,
+    RunOutcome,
+    Snapshot,
+    StateChange,
+    Store,
+    Target,
+    Wanted,
+    after,
+)
+from penstock.errors import PenstockError
+from penstock.reports.folder import Cursor, RunFolder
+from penstock.reports.values import RunOrder, RunStatus
+
+TICK_SECONDS = 1.0
+RUNS_KEPT = 20
+"""Folders of runs that have ended, of each pipeline."""
+CALM = dt.timedelta(seconds=5)
+"""How long a run must be in another healthy state before that is said."""
+_HOUR = dt.timedelta(hours=1)
+_QUIET_KINDS = ("nothing", "wait")
+_MOST_PENDING = 100_000
+_WELL = ("RUNNING", "IDLE", "CATCHING_UP", "DEGRADED")
+
+Clock = Callable[[], dt.datetime]
+
+
+def wall() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def steady_clock() -> Clock:
+    """A clock that nobody sets: for how long something has lasted, whatever becomes of the time of day."""
+    start, begun = wall(), time.monotonic()
+    return lambda: start + dt.timedelta(seconds=time.monotonic() - begun)
+
+
+@dataclass(frozen=True)
+class Live:
+    """What is known of a pipeline now."""
+
+    pipeline: str
+    health: Health
+    run: Run | None
+    status: RunStatus | None
+
+
+@dataclass
+class Watched:
+    """What the supervisor remembers of an open run between ticks."""
+
+    trail: Trail
+    cursor: Cursor
+    adopted: bool
+    well_since: dt.datetime | None = None
+    status: RunStatus | None = None
+    shown: Health | None = None
+    other_since: dt.datetime | None = None
+    """Since when it is in another state than the one that is shown."""
+
+
+@dataclass
+class Tick:
+    """What a tick has found and wants to do; `acts` are done after `changes` have been noted."""
+
+    now: dt.datetime
+    snapshot: Snapshot
+    changes: Changes = field(default_factory=Changes)
+    acts: list[Callable[[], None]] = field(default_factory=list)
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+
+    def event(self, kind: str, text: str, pipeline: str | None = None, run: str | None = None, **data: Any) -> None:
+        self.changes.events.append(Event(self.now, kind, text, pipeline, run, data))
+
+
+class Supervisor:
+    """Runs in a thread of the server, or tick by tick in tests."""
+
+    def __init__(
+        self,
+        store: Store,
+        folders: Folders,
+        targets: Callable[[], Mapping[str, Target]],
+        *,
+        base: Path,
+        processes: Processes | None = None,
+        listening: Listening | None = None,
+        now: Clock = wall,
+        steady: Clock | None = None,
+    ) -> None:
+        self.store = store
+        self.folders = folders
+        self.targets = targets
+        self.base = base
+        """Where relative paths of pipelines start."""
+        self.processes = processes or Processes()
+        self.listening = listening
+        self.now = now
+        self.steady = steady or steady_clock()
+        self.known = Snapshot()
+        self.store_down: str | None = None
+        """Why the store cannot be reached, while it cannot."""
+        self.trouble: str | None = None
+        """What the last tick failed of that did."""
+        self.last_tick: dt.datetime | None = None
+        self.last_tick_seconds = 0.0
+        self._loaded = False
+        self._pending = Changes()
+        self._watched: dict[str, Watched] = {}
+        self._live: dict[str, Live] = {}
+        self._over = threading.Event()
+        self._asked = threading.Event()
+
+    # --- the thread ------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Ticks until `end` is called. Runners are left alone: they go on, and are adopted by the next server."""
+        while not self._over.is_set():
+            self._asked.clear()
+            began = time.monotonic()
+            try:
+                self.tick()
+            except Exception as error:
+                # A tick that fails must not be the last one.
+                self.trouble = f"{type(error).__name__}: {error}"
+            self.last_tick_seconds = time.monotonic() - began
+            self._asked.wait(max(TICK_SECONDS - self.last_tick_seconds, 0.05))
+
+    def wake(self) -> None:
+        """Lets the next tick come at once, as something is wanted."""
+        self._asked.set()
+
+    def end(self) -> None:
+        self._over.set()
+        self._asked.set()
+
+    def live(self) -> dict[str, Live]:
+        """What was last seen of each pipeline."""
+        return dict(self._live)
+
+    # --- one tick --------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        now = self.now()
+        self.processes.collect()
+        if not self._load(now):
+            return
+        tick = Tick(now, self.known)
+        self._hear(tick)
+        runs = _by_pipeline(self.known.runs)
+        for wanted in self.known.pipelines:
+            try:
+                self._see_to(tick, wanted, runs.get(wanted.name, []))
+            except Exception as error:
+                # One pipeline that cannot be seen to must not keep the others from it.
+                self._note_trouble(tick, wanted, error)
+        self._forget()
+        self._save(tick)
+        for act in tick.acts:
+            act()
+        self.last_tick = now
+
+    def _load(self, now: dt.datetime) -> bool:
+        """Brings what is known up to date; False if nothing is known yet."""
+        try:
+            if self._pending:
+                self.store.save(self._pending)
+                self._pending = Changes()
+            self.known = self.store.load(now - _HOUR)
+            self._loaded = True
+            self.store_down = None
+        except PenstockError as error:
+            self.store_down = error.problems[0].message
+        except Exception as error:
+            # What can never be noted must not keep everything else from being noted.
+            self._pending = Changes(events=[_trouble(error, now)])
+            raise
+        return self._loaded
+
+    def _save(self, tick: Tick) -> None:
+        self.known = after(self.known, tick.changes)
+        if not tick.changes:
+            return
+        if self._pending or self.store_down is not None:
+            self._keep(tick.changes)
+            return
+        try:
+            self.store.save(tick.changes)
+        except PenstockError as error:
+            self.store_down = error.problems[0].message
+            self._keep(tick.changes)
+            return
+        for run, cursor in tick.cursors.items():
+            self._note_cursor(run, cursor)
+
+    def _keep(self, changes: Changes) -> None:
+        """Keeps what could not be noted; of batches and events the newest, should it go on for days."""
+        self._pending.join(changes)
+        del self._pending.batches[:-_MOST_PENDING]
+        del self._pending.events[:-_MOST_PENDING]
+
+    def _note_cursor(self, run: str, cursor: Cursor) -> None:
+        found = next((item for item in self.known.runs if item.id == run), None)
+        if found is not None:
+            with suppress(OSError):
+                self._folder(found).note_cursor(cursor)
+
+    def _note_trouble(self, tick: Tick, wanted: Wanted, error: Exception) -> None:
+        found = _trouble(error, tick.now, wanted.name)
+        if wanted.state_reason != found.text:
+            tick.changes.events.append(found)
+            change = StateChange(wanted.state, found.text, tick.now, wanted.observed_generation, wanted.target)
+            tick.changes.states[wanted.name] = change
+
+    def _hear(self, tick: Tick) -> None:
+        if self.listening is None:
+            return
+        for notice in failover.news(tuple(self.known.notices), self.listening.heard, tick.now):
+            tick.changes.notices.append(notice)
+            if notice.withdrawn_at is None:
+                text = f"target '{notice.target}' will be taken away, says {notice.heard_from}"
+                tick.event("notice", text, target=notice.target, heard_from=notice.heard_from)
+            else:
+                tick.event("notice_withdrawn", f"target '{notice.target}' stays", target=notice.target)
+        self.known = after(self.known, Changes(notices=tick.changes.notices))
+
+    def _forget(self) -> None:
+        open_runs = {run.id for run in self.known.runs if run.open}
+        names = {wanted.name for wanted in self.known.pipelines}
+        self._watched = {run: item for run, item in self._watched.items() if run in open_runs}
+        self._live = {name: item for name, item in self._live.items() if name in names}
+
+    # --- one pipeline ----------------------------------------------------------------------------------------
+
+    def _see_to(self, tick: Tick, wanted: Wanted, runs: list[Run]) -> None:
+        run = next((item for item in reversed(runs) if item.open), None)
+        past = [item for item in runs if not item.open]
+        judged: Health | None = None
+        silent = dt.timedelta(0)
+        adopted, status = True, None
+        if run is not None:
+            seen = self._look(tick, run)
+            ended = _settled(seen, tick.now)
+            if ended is not None:
+                self._end_run(tick, run, ended, seen)
+                past, run = [*past, ended], None
+            else:
+                run, watched = self._keep_up(tick, seen)
+                judged = _calm(watched, self.steady(), stopping=run.stop_asked_at is not None)
+                silent = self.steady() - watched.trail.heard
+                adopted, status = watched.adopted, watched.status
+                watched.adopted = True
+                self._follow_moves(tick, wanted.name, judged)
+        target = run.target if run is not None else wanted.target
+        order = (target, *self.targets().get(target, Target()).failover)
+        notices = tuple(self.known.notices)
+        case = Case(wanted, run, judged, silent, adopted, past, order, self.targets().keys(), notices)
+        decision = decide(case, tick.now)
+        run = self._carry_out(tick, wanted, run, past, decision)
+        self._note_state(tick, wanted, run, past, decision)
+        shown = judged if judged is not None and decision.state == judged.state else None
+        self._live[wanted.name] = Live(wanted.name, shown or Health(decision.state, decision.reason), run, status)
+
+    def _look(self, tick: Tick, run: Run) -> Observation:
+        watched = self._watched.get(run.id)
+        folder = self._folder(run)
+        seen = observe(run, folder, folder.cursor if watched is None else watched.cursor)
+        for line in seen.batches:
+            tick.changes.batches.append(BatchOf(run.pipeline, run.id, line))
+        if seen.batches:
+            tick.cursors[run.id] = seen.cursor
+        return seen
+
+    def _keep_up(self, tick: Tick, seen: Observation) -> tuple[Run, Watched]:
+        """Remembers what was seen of a run that goes on, and notes what is new of it."""
+        now, run = self.steady(), seen.run
+        watched = self._watched.get(run.id)
+        if watched is None:
+            watched = Watched(health.begin(now), seen.cursor, adopted=False)
+            self._watched[run.id] = watched
+        watched.trail = health.follow(watched.trail, seen.status, seen.batches, now)
+        watched.cursor, watched.status = seen.cursor, seen.status
+        known = replace(run, pid=seen.pid, process_started=seen.process_started)
+        if seen.status is not None:
+            known = replace(known, epoch=seen.status.epoch or None, restarts_per_hour=seen.status.restarts_per_hour)
+            known = replace(known, lasted=known.lasted or self._lasted(watched, now))
+        if known != run:
+            tick.changes.runs[run.id] = known
+        return known, watched
+
+    def _lasted(self, watched: Watched, now: dt.datetime) -> bool:
+        if health.judge(watched.trail, now).state not in _WELL:
+            watched.well_since = None
+            return False
+        watched.well_since = watched.well_since or now
+        return now - watched.well_since >= decisions.LASTED
+
+    def _end_run(self, tick: Tick, run: Run, ended: Run, seen: Observation) -> None:
+        tick.changes.runs[run.id] = ended
+        assert ended.ended_at is not None
+        problems = seen.end.problems if seen.end is not None else ()
+        for problem in problems:
+            tick.changes.failures.append(Failure(run.pipeline, run.id, ended.ended_at, problem))
+        text = f"run {run.id} {_ended_how(ended)}"
+        tick.event("run_ended", text, run.pipeline, run.id, outcome=ended.outcome, exit_code=ended.exit_code)
+        for move in self._moves(run.pipeline):
+            tick.changes.failovers.append(failover.after_end(move, ended.ended_at))
+
+    def _moves(self, pipeline: str) -> list[Failover]:
+        return [move for move in self.known.failovers if move.pipeline == pipeline]
+
+    def _follow_moves(self, tick: Tick, pipeline: str, judged: Health) -> None:
+        for move in self._moves(pipeline):
+            now = failover.after_look(move, judged, tick.now)
+            if now != move:
+                took = failover.seconds(now)
+                tick.changes.failovers.append(now)
+                text = f"caught up on target '{now.to_target}' {took:.0f} s after the notice"
+                tick.event("failover_done", text, pipeline, seconds=took)
+
+    # --- what was decided ------------------------------------------------------------------------------------
+
+    def _carry_out(
+        self, tick: Tick, wanted: Wanted, run: Run | None, past: Sequence[Run], decision: Decision
+    ) -> Run | None:
+        kind = decision.kind
+        if kind == "start":
+            run = self._begin(tick, wanted, past, decision)
+        elif kind in ("stop", "fail_over") and run is not None:
+            run = replace(run, stop_asked_at=tick.now, stop_reason=decision.reason)
+            if kind == "fail_over":
+                move = failover.begun(run, decision.data["to"], decision.data["noticed_at"])
+                tick.changes.failovers.append(move)
+            self._signal(tick, run, self.processes.stop)
+        elif kind == "kill" and run is not None:
+            run = replace(run, kill_asked_at=tick.now, stop_reason=decision.reason)
+            self._signal(tick, run, self.processes.kill)
+        elif kind == "give_up" and run is not None:
+            run = replace(run, ended_at=tick.now, outcome="lost", reason=decision.reason)
+        if kind not in _QUIET_KINDS and not (kind == "give_up" and wanted.state == "FAILED"):
+            where = run.id if run is not None else None
+            tick.event(kind, decision.reason, wanted.name, where, **_plain(decision.data))
+        if run is not None and kind in ("start", "stop", "fail_over", "kill", "give_up"):
+            tick.changes.runs[run.id] = run
+            return run if run.open else None
+        return run
+
+    def _begin(self, tick: Tick, wanted: Wanted, past: Sequence[Run], decision: Decision) -> Run:
+        run = Run(
+            id=f"r{secrets.token_hex(6)}",
+            pipeline=wanted.name,
+            version=wanted.version,
+            generation=wanted.generation,
+            target=decision.data["target"],
+            started_at=tick.now,
+            take_over=bool(decision.data.get("take_over")),
+        )
+        self._watched[run.id] = Watched(health.begin(self.steady()), Cursor(), adopted=True)
+        moves = [item for item in tick.changes.failovers if item.pipeline == wanted.name] or self._moves(wanted.name)
+        if not moves and past and past[-1].outcome == "stopped" and past[-1].target != run.target:
+            # Somebody else stopped it there, as a machine does that is shut down.
+            assert past[-1].ended_at is not None
+            ended = past[-1].ended_at
+            moves = [Failover(wanted.name, past[-1].target, run.target, ended, ended)]
+        for move in moves:
+            tick.changes.failovers.append(failover.after_start(move, run))
+        tick.acts.append(lambda: self._start(wanted, run))
+        return run
+
+    def _start(self, wanted: Wanted, run: Run) -> None:
+        target = self.targets().get(run.target, Target())
+        order = RunOrder(
+            run=run.id,
+            pipeline=run.pipeline,
+            version=run.version,
+            file=wanted.file,
+            folder=str(self.base),
+            state_dir=str(self.folders.state(run.pipeline)),
+            master=target.master,
+            conf=dict(target.conf),
+            driver_memory=target.driver_memory,
+            packages=target.packages,
+            take_over=run.take_over,
+        )
+        now = self.now()
+        try:
+            pid, started = self.processes.start(self._folder(run), order)
+            changes = Changes(runs={run.id: replace(run, pid=pid, process_started=started)})
+        except PenstockError as error:
+            (problem,) = error.problems
+            ended = replace(run, ended_at=now, outcome="failed", reason=problem.message, code=problem.code,
+                            owner=str(problem.definition.owner))  # fmt: skip
+            event = Event(now, "run_ended", problem.message, run.pipeline, run.id)
+            changes = Changes(runs={run.id: ended}, events=[event])
+        # The process tells its number itself; this only spares a look when it has no time to.
+        self.known = after(self.known, changes)
+        self._keep(changes)
+        with suppress(OSError):
+            open_runs = frozenset(item.id for item in self.known.runs if item.open)
+            remove_old_runs(self._folder(run).path.parent, RUNS_KEPT, open_runs)
+
+    def _signal(self, tick: Tick, run: Run, send: Callable[[int, str], None]) -> None:
+        pid, started = run.pid, run.process_started
+        if pid is not None and started is not None:
+            tick.acts.append(lambda: send(pid, started))
+
+    def _note_state(self, tick: Tick, wanted: Wanted, run: Run | None, past: Sequence[Run], decision: Decision) -> None:
+        moved = run.target if run is not None and decision.kind == "start" and run.target != wanted.target else None
+        # What was wanted has been seen to once a run of it is there, or none is wanted.
+        seen_to = run.version == wanted.version if run is not None else decision.kind != "start"
+        generation = wanted.generation if seen_to else wanted.observed_generation
+        same = decision.state == wanted.state and decision.reason == wanted.state_reason
+        if same and generation == wanted.observed_generation and moved is None:
+            return
+        if decision.state != wanted.state and {decision.state, wanted.state} != {"RUNNING", "IDLE"}:
+            tick.event("state", f"{wanted.state} → {decision.state}: {decision.reason}", wanted.name,
+                       run.id if run is not None else None, before=wanted.state, now=decision.state)  # fmt: skip
+        # Another reason for the same state is news only where it stays: numbers of a run change all the time.
+        news = decision.state != wanted.state or decision.state in ("FAILED", "STOPPING", "STOPPED")
+        if news or generation != wanted.observed_generation or moved is not None:
+            change = StateChange(decision.state, decision.reason, tick.now, generation, moved or wanted.target)
+            tick.changes.states[wanted.name] = change
+
+    def _folder(self, run: Run) -> RunFolder:
+        return RunFolder(self.folders.run(run.pipeline, run.id))
+
+
+def _calm(watched: Watched, now: dt.datetime, *, stopping: bool) -> Health:
+    """How a run is; a healthy one that changes its state for a moment only keeps the one it has."""
+    found = health.judge(watched.trail, now, stopping=stopping)
+    shown = watched.shown
+    if shown is None or found.state == shown.state or not {found.state, shown.state} <= {*_WELL}:
+        watched.shown, watched.other_since = found, None
+        return found
+    watched.other_since = watched.other_since or now
+    if now - watched.other_since >= CALM:
+        watched.shown, watched.other_since = found, None
+        return found
+    return shown
+
+
+def _trouble(error: Exception, now: dt.datetime, pipeline: str | None = None) -> Event:
+    return Event(now, "supervisor_failed", f"the supervisor failed: {type(error).__name__}: {error}", pipeline)
+
+
+def _by_pipeline(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of each pipeline, the oldest first."""
+    found: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda item: item.started_at):
+        found.setdefault(run.pipeline, []).append(run)
+    return found
+
+
+def _settled(seen: Observation, now: dt.datetime) -> Run | None:
+    """The run with how it ended, if it has."""
+    run = seen.run
+    if seen.alive:
+        return None
+    if seen.end is not None and seen.end.run == run.id:
+        first = next(iter(seen.end.problems), None)
+        outcome: RunOutcome = seen.end.outcome
+        reason = None if first is None else str(first.get("message", ""))
+        return _ended(seen, seen.end.at, outcome, reason, seen.end.exit_code,
+                      None if first is None else str(first.get("owner", "bug")),
+                      None if first is None else str(first.get("code", "")))  # fmt: skip
+    if seen.known:
+        killed = run.kill_asked_at is not None
+        why = run.stop_reason if killed or run.stop_asked_at is not None else None
+        return _ended(seen, now, "died", why or "its process ended without a word")
+    if now - run.started_at >= decisions.BIRTH_PATIENCE:
+        return _ended(seen, now, "lost", "its process never reported")
+    return None
+
+
+def _ended(
+    seen: Observation,
+    at: dt.datetime,
+    outcome: RunOutcome,
+    reason: str | None,
+    exit_code: int | None = None,
+    owner: str | None = None,
+    code: str | None = None,
+) -> Run:
+    found = replace(seen.run, ended_at=at, outcome=outcome, reason=reason, exit_code=exit_code, owner=owner, code=code,
+                    pid=seen.pid, process_started=seen.process_started)  # fmt: skip
+    if seen.status is None:
+        return found
+    return replace(found, epoch=seen.status.epoch or None, restarts_per_hour=seen.status.restarts_per_hour)
+
+
+def _ended_how(run: Run) -> str:
+    why = f": {run.reason}" if run.reason else ""
+    return f"{run.outcome}{why}"
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value.isoformat() if isinstance(value, dt.datetime) else value for key, value in data.items()}

@@ -1,0 +1,70 @@
+"""A runner without Spark: reports batches as a real one does, and ends as its order tells it.
+
+The mode stands in `spark.fake.mode` of the order, or in the file `mode` of the state folder, which tests may change.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from penstock.errors import PenstockError
+from penstock.reports.folder import RunFolder
+from penstock.reports.processes import birth
+from penstock.reports.values import BatchLine, LastBatch, Outcome, RunEnd, RunOrder, RunStatus
+
+EVERY = 0.05
+
+
+def main() -> None:
+    folder = RunFolder(Path(sys.argv[1]))
+    order = folder.order
+    assert order is not None
+    stopped = []
+    mode = _mode(order)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else lambda *_: stopped.append(True))
+    started, batch = birth(os.getpid()) or "", 0
+    while True:
+        mode = _mode(order)
+        if mode != "silent":
+            now = dt.datetime.now(dt.UTC)
+            last = LastBatch(batch, now, 10)
+            budget = int(order.conf.get("spark.fake.budget", "6"))
+            folder.add_batch(BatchLine(batch, now, 10, rows_in={"views": 1}, rows_out={"store": 1}))
+            folder.write_status(
+                RunStatus(order.run, os.getpid(), started, "running", now, epoch=1, batches=batch + 1,
+                          last_batch=last, restarts_per_hour=budget)
+            )  # fmt: skip
+            batch += 1
+        if stopped:
+            _end(folder, order, 0, "stopped")
+        if mode == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if mode == "mistake":
+            _end(folder, order, 2, "failed", PenstockError.of("SQL_SYNTAX", node="clean", reason="near FORM"))
+        if mode == "outage":
+            _end(
+                folder, order, 1, "failed", PenstockError.of("SINK_UNREACHABLE", node="store", server="db", reason="no")
+            )
+        time.sleep(EVERY)
+
+
+def _mode(order: RunOrder) -> str:
+    try:
+        return (Path(order.state_dir) / "mode").read_text("utf-8").strip()
+    except FileNotFoundError:
+        return order.conf.get("spark.fake.mode", "run")
+
+
+def _end(folder: RunFolder, order: RunOrder, code: int, outcome: Outcome, error: PenstockError | None = None) -> None:
+    problems = () if error is None else tuple(problem.as_dict() for problem in error.problems)
+    folder.write_end(RunEnd(order.run, dt.datetime.now(dt.UTC), code, outcome, problems))
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""A server's surroundings without a server: a store in memory, folders, targets, and a clock that tests can turn."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.control.supervisor.act import Processes
+from penstock.control.supervisor.loop import Supervisor
+from penstock.control.supervisor.notices.base import Herald, Listening
+from penstock.control.supervisor.ports import Changes, Event, Failover, Notice, Run, Snapshot, Target, Wanted, after
+from penstock.errors import PenstockError, define
+from penstock.reports.folder import RunFolder
+from penstock.reports.processes import birth, is_alive
+from penstock.reports.values import BatchLine, LastBatch, RunOrder, RunStatus
+from penstock.testing.processes import kill, until
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_runner.py")))
+define("TEST_STORE_DOWN", "the store is down", "")
+
+
+class MemoryStore:
+    """What the real store does, in plain values; it counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot()
+        self.batches: dict[tuple[str, int], BatchLine] = {}
+        self.events: list[Event] = []
+        self.failovers: dict[tuple[str, dt.datetime], Failover] = {}
+        self.failures: list[Mapping[str, Any]] = []
+        self.loads = self.saves = 0
+        self.down = False
+
+    def load(self, since: dt.datetime) -> Snapshot:
+        self._refuse()
+        self.loads += 1
+        newest = {run.pipeline: run.id for run in sorted(self.snapshot.runs, key=lambda item: item.started_at)}
+        runs = [run for run in self.snapshot.runs if run.open or run.started_at > since or run.id in newest.values()]
+        return replace(self.snapshot, runs=tuple(runs))
+
+    def save(self, changes: Changes) -> None:
+        self._refuse()
+        self.saves += 1
+        self.snapshot = after(self.snapshot, changes)
+        for item in changes.batches:
+            self.batches[(item.run, item.line.batch)] = item.line
+        self.events += changes.events
+        self.failures += [item.problem for item in changes.failures]
+        self.failovers |= {(item.pipeline, item.noticed_at): item for item in changes.failovers}
+
+    def _refuse(self) -> None:
+        if self.down:
+            raise PenstockError.of("TEST_STORE_DOWN")
+
+    # --- as its owner would ----------------------------------------------------------------------------------
+
+    def want(self, name: str, **changes: Any) -> None:
+        """Adds a pipeline, or changes what is wanted of it, which raises its generation."""
+        known = {item.name: item for item in self.snapshot.pipelines}
+        before = known.get(name, Wanted(name, "running", 0, 1, f"/versions/{name}.yaml"))
+        known[name] = replace(before, generation=before.generation + 1, **changes)
+        self.snapshot = replace(self.snapshot, pipelines=tuple(known.values()))
+
+    def pipeline(self, name: str) -> Wanted:
+        return next(item for item in self.snapshot.pipelines if item.name == name)
+
+    def runs(self, name: str) -> list[Run]:
+        return sorted((run for run in self.snapshot.runs if run.pipeline == name), key=lambda item: item.started_at)
+
+    def kinds(self, name: str) -> list[str]:
+        return [event.kind for event in self.events if event.pipeline == name and event.kind != "state"]
+
+
+@dataclass(frozen=True)
+class TestFolders:
+    __test__ = False
+    path: Path
+
+    def run(self, name: str, run: str) -> Path:
+        return self.path / name / "runs" / run
+
+    def state(self, name: str) -> Path:
+        return self.path / name / "state"
+
+
+@dataclass
+class Clock:
+    """Goes on by itself, and as far ahead as a test says."""
+
+    ahead: dt.timedelta = dt.timedelta(0)
+
+    def __call__(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC) + self.ahead
+
+    def skip(self, seconds: float) -> None:
+        self.ahead += dt.timedelta(seconds=seconds)
+
+
+class Pretended(Processes):
+    """Runs without processes: each is this very process, and reports when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders: dict[str, tuple[RunFolder, RunOrder]] = {}
+        self.signals: list[tuple[str, int]] = []
+
+    def start(self, folder: RunFolder, order: RunOrder) -> tuple[int, str]:
+        folder.make()
+        folder.write_order(order)
+        self.orders[order.run] = (folder, order)
+        return os.getpid(), birth(os.getpid()) or ""
+
+    def report(self, batch: int) -> None:
+        now = dt.datetime.now(dt.UTC)
+        for folder, order in self.orders.values():
+            folder.add_batch(BatchLine(batch, now, 10, rows_in={"views": 1}))
+            folder.write_status(
+                RunStatus(order.run, os.getpid(), birth(os.getpid()) or "", "running", now, batches=batch + 1,
+                          last_batch=LastBatch(batch, now, 10))
+            )  # fmt: skip
+
+    def stop(self, pid: int, started: str) -> None:
+        self.signals.append(("stop", pid))
+
+    def kill(self, pid: int, started: str) -> None:
+        self.signals.append(("kill", pid))
+
+
+@dataclass
+class World:
+    """A supervisor with fake runners; leaving it kills what was started."""
+
+    folder: Path
+    store: MemoryStore = field(default_factory=MemoryStore)
+    clock: Clock = field(default_factory=Clock)
+    targets: dict[str, Target] = field(default_factory=lambda: {"local": Target()})
+    heralds: Sequence[Herald] = ()
+    processes: Processes = field(default_factory=lambda: Processes(FAKE))
+
+    def __post_init__(self) -> None:
+        self.folders = TestFolders(self.folder)
+        self.supervisor = self.serve()
+
+    def serve(self) -> Supervisor:
+        """A server that has just started."""
+        self.listening = Listening(self.heralds)
+        self.supervisor = Supervisor(
+            self.store, self.folders, lambda: self.targets, base=self.folder, processes=self.processes,
+            listening=self.listening, now=self.clock, steady=self.clock,
+        )  # fmt: skip
+        return self.supervisor
+
+    def tick(self) -> None:
+        self.listening.ask()
+        self.supervisor.tick()
+
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+        """Ticks until the condition holds."""
+
+        def look() -> object:
+            self.tick()
+            return condition()
+
+        until(look, what, seconds, every=0.02)
+
+    def mode(self, name: str, mode: str) -> None:
+        self.folders.state(name).mkdir(parents=True, exist_ok=True)
+        (self.folders.state(name) / "mode").write_text(mode, "utf-8")
+
+    def state(self, name: str) -> str:
+        return self.store.pipeline(name).state
+
+    def open_run(self, name: str) -> Run | None:
+        return next((run for run in self.store.runs(name) if run.open), None)
+
+    def process(self, name: str) -> tuple[int, str]:
+        """Of the open run, as it has reported it."""
+        run = self.open_run(name)
+        assert run is not None
+        status = RunFolder(self.folders.run(name, run.id)).status
+        assert status is not None
+        return status.pid, status.process_started
+
+    def end(self) -> None:
+        for item in self.folder.glob("*/runs/*"):
+            status = RunFolder(item).status
+            if status is not None and status.pid != os.getpid() and is_alive(status.pid, status.process_started):
+                kill(status.pid)
+        for run in self.store.snapshot.runs:
+            if run.pid and run.pid != os.getpid() and run.process_started and is_alive(run.pid, run.process_started):
+                kill(run.pid)
+
+
+def notice(target: str, **changes: Any) -> Notice:
+    return replace(Notice(target, "hook", dt.datetime.now(dt.UTC)), **changes)

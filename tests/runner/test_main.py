@@ -1,0 +1,87 @@
+"""The runner without Spark: what it does with an order that cannot be followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.reports.folder import RunFolder
+from penstock.reports.values import RunOrder
+from penstock.runner.main import follow
+from penstock.testing.processes import Process
+
+BROKEN = """\
+apiVersion: penstock/v1
+kind: Pipeline
+metadata: {name: demo}
+spec:
+  sources:
+    views: {files: {path: ./in}, format: {json: {schema: {id: bigint}}}}
+  steps:
+    clean: {from: veiws, sql: SELECT * FROM views}
+  sinks:
+    store: {from: clean, console: {}}
+"""
+
+
+def order(folder: Path, file: Path) -> RunOrder:
+    return RunOrder("r000000000001", "demo", 1, str(file), str(folder), str(folder / "state"))
+
+
+def test_a_mistake_in_the_pipeline_ends_the_run_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "1.yaml"
+    file.write_text(BROKEN, "utf-8")
+    folder = RunFolder(tmp_path / "run")
+
+    assert follow(folder, order(tmp_path, file)) == 2
+
+    end, status = folder.end, folder.status
+    assert end is not None
+    assert status is not None
+    assert (end.outcome, end.exit_code) == ("failed", 2)
+    (problem,) = end.problems
+    assert (problem["code"], problem["owner"]) == ("INPUT_UNKNOWN", "author")
+    assert problem["location"]["line"] == 8
+    assert status.phase == "failed"
+    logged = list(folder.log_lines())
+    assert [line.level for line in logged] == ["INFO", "ERROR"]
+    assert logged[1].code == "INPUT_UNKNOWN"
+    assert logged[1].text.startswith(f"{file}:8:")
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_python_file_that_fails_is_told_and_what_it_printed_is_in_the_log(tmp_path: Path) -> None:
+    file = tmp_path / "versions" / "1.py"
+    file.parent.mkdir()
+    (tmp_path / "beside.py").write_text("NAME = 'a module where relative paths start'\n", "utf-8")
+    file.write_text("import beside\nprint(beside.NAME)\nraise RuntimeError('no')\n", "utf-8")
+    folder = RunFolder(tmp_path / "run")
+
+    assert follow(folder, order(tmp_path, file)) == 2
+
+    assert folder.end is not None
+    assert folder.end.problems[0]["code"] == "PYTHON_FILE_FAILED"
+    assert "a module where relative paths start" in [line.text for line in folder.log_lines()]
+
+
+def test_an_unexpected_error_is_a_bug_with_its_trace_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise KeyError("surprise")
+
+    monkeypatch.setattr("penstock.runner.main.load", fail)
+    folder = RunFolder(tmp_path / "run")
+
+    assert follow(folder, order(tmp_path, tmp_path / "1.yaml")) == 1
+
+    assert folder.end is not None
+    assert (folder.end.problems[0]["code"], folder.end.problems[0]["owner"]) == ("RUN_FAILED", "bug")
+    assert any("Traceback" in (line.more or "") for line in folder.log_lines())
+
+
+def test_without_an_order_there_is_nothing_to_do(tmp_path: Path) -> None:
+    with Process([tmp_path], tmp_path / "out", module="penstock.runner.main") as process:
+        assert process.wait(60) == 2
+    assert process.text == f"{tmp_path / 'run.json'} is missing or cannot be read\n"
