@@ -31,12 +31,15 @@ from penstock.cli.main import app
 from penstock.components.base import Backlog, Component, ComponentKind, Sink
 from penstock.components.registry import components
 from penstock.components.shared.crashpoints import MEANINGS
+from penstock.control.metrics import CATALOGUE, SERVER_CATALOGUE
 from penstock.engine.progress import BatchReport, Status
 from penstock.errors import CODES, ErrorCode, Owner, Severity
 from penstock.frontends.assemble import METADATA_KEYS, TOP_KEYS
 from penstock.frontends.json_schema import json_schema
 from penstock.frontends.stubs import STUB, stub_text
 from penstock.spec import pipeline as spec
+from penstock.spec.alerts import DEFAULTS, Alert
+from penstock.spec.conditions import MEASURES, Condition
 from penstock.spec.fields import Change, Config, change_of, is_secret
 from penstock.spec.schema import Schema
 from penstock.spec.secrets import SecretRef
@@ -71,7 +74,7 @@ _SAID_WITH_THE_ERROR = {"advice", "suggestion"}
 """Parameters that hold a hint made for the case; there is nothing to say about them in general."""
 _SIMPLE_TYPES: dict[Any, str] = {
     str: "text", int: "whole number", float: "number", bool: "true or false", dt.datetime: "time", Any: "any value",
-    Duration: "duration", Size: "size", Schema: "schema",
+    Duration: "duration", Size: "size", Schema: "schema", Condition: "condition",
 }  # fmt: skip
 
 
@@ -81,6 +84,7 @@ def generated_files() -> dict[Path, str]:
         GENERATED / "components.md": components_page(),
         GENERATED / "pipeline-file.md": pipeline_file_page(),
         GENERATED / "errors.md": errors_page(),
+        GENERATED / "metrics.md": metrics_page(),
         GENERATED / "cli.md": cli_page(),
         GENERATED / "penstock.schema.json": json.dumps(json_schema(), indent=2) + "\n",
         RESULTS: results_page(read_tally(ROOT / KILLS)),
@@ -251,6 +255,13 @@ def pipeline_file_page() -> str:
         ("Run", "`run`.", spec.RunSettings, {}),
         ("Restart", "`run.restart`.", spec.RestartSettings, {}),
         ("Ledger", "`ledger`.", spec.LedgerSettings, {}),
+        (
+            "Alert",
+            "An entry of `alerts`, which is a list; see [Conditions](#conditions) and "
+            "[the guide](../guides/alerts-and-dashboards.md).",
+            Alert,
+            {},
+        ),
         ("Test", "An entry of `tests`, which is a list.", spec.TestCase, {}),
     ]
     tables = [f"## {title}\n\n{where} {_doc(cls)}\n\n{_fields_table(cls, own)}" for title, where, cls, own in sections]
@@ -267,13 +278,37 @@ takes is on [the page of the components](components.md).
 ## Pipeline
 
 {_fields_table(spec.Pipeline, keys)}"""
-    return _NOTE + "\n" + "\n".join([intro, *tables, _values_section()])
+    return _NOTE + "\n" + "\n".join([intro, *tables, _conditions_section(), _values_section()])
+
+
+def _conditions_section() -> str:
+    """What alerts can watch, and those that every pipeline has."""
+    measures = [
+        [f"`{name}({measure.of})`" if measure.of else f"`{name}`", str(measure.quantity), measure.doc]
+        for name, measure in MEASURES.items()
+    ]
+    defaults = [
+        [f"`{name}`", f"`{alert.when}`", "at once" if not alert.for_.millis else str(alert.for_), alert.severity]
+        for name, alert in DEFAULTS.items()
+    ]
+    return f"""\
+## Conditions
+
+A condition compares one of these with a value: `watermark_lag > 5 minutes`. The signs are `>`, `>=`, `<`, `<=`, `==`
+and `!=`; a health is compared with `==` and `!=`. What is measured for each source or sink takes the name of one, such
+as `backlog(views) > 1000`; without a name the largest counts.
+
+{_table(["Watched", "Written as", "What it is"], measures)}
+Every pipeline has these alerts. An alert of the same name takes the place of one of them.
+
+{_table(["Name", "Condition", "Fires after", "Severity"], defaults)}"""
 
 
 def _values_section() -> str:
     rows = [
         ["duration", _doc(Duration)],
         ["size", _doc(Size)],
+        ["condition", _doc(Condition)],
         [
             "schema",
             "Columns and types: a mapping `{id: string, ts: timestamp}` or Spark DDL `id string, ts timestamp`.",
@@ -327,6 +362,34 @@ def _template(text: str) -> str:
 class _Angled(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return f"‹{key}›"
+
+
+# --- metrics -------------------------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    """The catalogue of metrics."""
+    rows = [
+        [f"`{metric.name}`", metric.kind, metric.unit, ", ".join(f"`{label}`" for label in metric.labels), metric.help]
+        for metric in CATALOGUE
+    ]
+    server = [[f"`{metric.name}`", metric.unit, metric.help] for metric in SERVER_CATALOGUE]
+    return f"""\
+{_NOTE}
+# Metrics
+
+The server gives these at `/metrics` in the form of Prometheus. [The guide](../guides/alerts-and-dashboards.md) says how
+to collect and show them.
+
+## Pipelines
+
+All of these have the label `pipeline`; `node` is the name of a source, step or sink. Counters begin anew with each run,
+as those of Prometheus do when a process is started again; `rate` and `increase` know that.
+
+{_table(["Metric", "Kind", "Unit", "Labels beside `pipeline`", "What it is"], rows)}
+## The server
+
+{_table(["Metric", "Unit", "What it is"], server)}"""
 
 
 # --- the command line ----------------------------------------------------------------------------------------

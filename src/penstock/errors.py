@@ -204,6 +204,14 @@ define(
     "'{name}' is defined twice",
     "First defined at {first}. Names of sources, steps and sinks are unique in a pipeline.",
 )
+define(
+    "ALERT_DUPLICATE",
+    "there are two alerts '{name}'",
+    "The first is at {first}. Give one of them another `name`; without one an alert is called as what it watches.",
+)
+define(
+    "ALERT_CHANNEL_UNKNOWN", "alert '{alert}' names channel '{name}', which the server does not have", "{suggestion}"
+)
 define("SPEC_DUPLICATE_KEY", "'{key}' is given twice in {where}", "First given at {first}; keep one of them.")
 define("SPEC_VERSION", "apiVersion is '{found}'", "This Penstock reads `apiVersion: penstock/v1`.")
 define("COMPONENT_UNKNOWN", "there is no {kind} called '{name}'", "{suggestion}")

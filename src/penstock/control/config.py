@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import re
 from pathlib import Path
+from typing import Any
 
-from pydantic import field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
+from penstock.control.alerts.notify.channels import Channel
 from penstock.control.auth.roles import Role
 from penstock.control.store.thin import Keep
 from penstock.control.supervisor import ports
@@ -154,17 +156,19 @@ class ServerConfig(Config):
     paths: PathRules = field(PathRules(), doc="Where pipelines may read and write files.")
     addresses: AddressRules = field(AddressRules(), doc="What pipelines may reach over the network.")
     secrets: SecretRules = field(SecretRules(), doc="Which secrets pipelines may refer to.")
+    notify: dict[str, Channel] = field({}, doc="Channels by which people are told of alerts, by name.")
     tls: Tls | None = field(None, doc="The server's certificate; without one it speaks plain HTTP.")
     oidc: OidcSettings | None = field(None, doc="Login by OpenID Connect, beside tokens.")
     limits: Limits = field(Limits(), doc="How much the server takes.")
     history: HistorySettings = field(HistorySettings(), doc="How long history is kept.")
 
-    @field_validator("targets")
+    @field_validator("targets", "notify")
     @classmethod
-    def _have_names(cls, value: dict[str, Target]) -> dict[str, Target]:
+    def _have_names(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        kind = "target" if info.field_name == "targets" else "channel"
         for name in value:
             if not PIPELINE_NAME.fullmatch(name):
-                raise ValueError(f"'{name}' cannot be the name of a target; use lower-case letters, digits and dashes")
+                raise ValueError(f"'{name}' cannot be the name of a {kind}; use lower-case letters, digits and dashes")
         return value
 
     @model_validator(mode="after")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request
 from sse_starlette import EventSourceResponse
@@ -22,17 +23,18 @@ from penstock.control.api.answers import (
 )
 from penstock.control.api.asked import Moment, moment
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, visible
-from penstock.control.api.logs import Level, Tail, Wanted, last_lines
 from penstock.control.api.services import Services
 from penstock.control.api.streams import STREAM, News, streamed
 from penstock.control.auth.roles import Grant, Role
 from penstock.control.store import history, pipelines, runs
 from penstock.errors import PenstockError
 from penstock.reports.folder import RunFolder
+from penstock.reports.log import LogCursor, LogFilter, last_lines, read_log
 from penstock.reports.values import LogLine
 from penstock.spec.secrets import hide
 
 router = GuardedRouter(prefix="/api/v1", tags=["live"])
+Level = Literal["debug", "info", "warning", "error"]
 _OVERLAP = 50
 """Events are looked for again among so many numbers: one that is begun earlier may be kept later."""
 Names = Annotated[list[str] | None, Query(max_length=50, description="Pipelines; may be repeated.")]
@@ -154,8 +156,14 @@ def list_logs(
     if chosen is None:
         return []
     folder = RunFolder(services.folder.run(name, chosen))
-    wanted = Wanted(level, moment(since), grep)
-    return [_shown(name, chosen, line) for line in last_lines(folder, wanted, limit)]
+    lines, _ = last_lines(folder, limit, _filter(level, since, grep))
+    return [_shown(name, chosen, line) for line in lines]
+
+
+def _filter(level: Level, since: dt.datetime | None, grep: str | None) -> LogFilter:
+    # Plain text: a pattern of a stranger could keep the server busy for ever.
+    pattern = None if grep is None else re.compile(re.escape(grep), re.IGNORECASE)
+    return LogFilter(level.upper(), moment(since), pattern)
 
 
 def _run_of(found: runs.StoredRun | None, name: str, run: str | None) -> str | None:
@@ -176,14 +184,13 @@ def stream_logs(
 ) -> EventSourceResponse:
     """Lines of the logs of several pipelines as they are written; with `since` also those before."""
     _must_see(services, grant, pipeline)
-    wanted = Wanted(level, moment(since), grep)
-    return streamed(request, services, _log_news(services, grant, pipeline, wanted))
+    return streamed(request, services, _log_news(services, grant, pipeline, _filter(level, since, grep)))
 
 
 def _log_news(
-    services: Services, grant: Grant, names: list[str] | None, wanted: Wanted
+    services: Services, grant: Grant, names: list[str] | None, wanted: LogFilter
 ) -> Callable[[], Iterable[News]]:
-    tails: dict[str, tuple[str, Tail]] = {}
+    cursors: dict[str, LogCursor] = {}
     first = True
 
     def look() -> Iterator[News]:
@@ -195,14 +202,12 @@ def _log_news(
             run = latest.get(name)
             if run is None or (names is not None and name not in names):
                 continue
-            if tails.get(name, ("", None))[0] != run.id:
-                tail = Tail(RunFolder(services.folder.run(name, run.id)))
-                if first and wanted.since is None:
-                    tail.skip()
-                tails[name] = (run.id, tail)
-            for line in tails[name][1].new_lines():
-                if wanted.fits(line):
-                    yield News("log", _shown(name, run.id, line).model_dump(mode="json", by_alias=True))
+            folder = RunFolder(services.folder.run(name, run.id))
+            if first and wanted.since is None:
+                _, cursors[run.id] = last_lines(folder, 0)
+            lines, cursors[run.id] = read_log(folder, cursors.get(run.id, LogCursor()), wanted)
+            for line in lines:
+                yield News("log", _shown(name, run.id, line).model_dump(mode="json", by_alias=True))
         first = False
 
     return look
