@@ -14,6 +14,7 @@ from penstock.control.auth.roles import Role
 from penstock.control.store import history, pipelines, runs
 from penstock.control.store.database import Store
 from penstock.control.store.history import BatchNumbers
+from penstock.control.store.supervision import SupervisorStore
 from penstock.control.supervisor.health import Health
 from penstock.control.supervisor.loop import Live
 from penstock.control.supervisor.ports import Run
@@ -48,8 +49,7 @@ def test_a_pipeline_from_its_creation_to_its_end(server: Server) -> None:
     assert author.post("/api/v1/pipelines/a/start", {"version": 1}).json()["version"] == 1
     assert author.delete("/api/v1/pipelines/a").json()["deleting"] is True
     assert server.woken == 5
-    with server.store.writing() as connection:
-        pipelines.forget_ended(connection)
+    SupervisorStore(server.store, server.services.folder, "local").load(T0)
     assert author.get("/api/v1/pipelines/a").status_code == 404
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.control.auth import attempts
 from penstock.control.auth.attempts import FailedLogins
 from penstock.control.auth.roles import Grant, Role
-from penstock.control.auth.tokens import authenticate, digest, ensure_admin, new_token
+from penstock.control.auth.tokens import Uses, authenticate, digest, ensure_admin, new_token
 from penstock.control.store import access
 from penstock.control.store.database import Store
 from penstock.errors import PenstockError
@@ -92,8 +92,9 @@ def test_use_is_noted_to_the_minute(store: Store) -> None:
     token = new_token()
     with store.writing() as connection:
         made = access.add_token(connection, "x", digest(token), role="viewer", now=T0)
+    uses = Uses()
     for seconds in (0, 30, 61):
-        authenticate(store, token, T0 + dt.timedelta(seconds=seconds))
+        authenticate(store, token, T0 + dt.timedelta(seconds=seconds), uses)
         with store.reading() as connection:
             used = access.get_token(connection, made.id).last_used_at
         assert used == T0 + dt.timedelta(seconds=61 if seconds == 61 else 0)

@@ -56,7 +56,7 @@ def logged_in(services: Services, request: Request, token: str) -> Grant:
     address = request.client.host if request.client else "unknown"
     now = services.now()
     try:
-        return authenticate(services.store, token, now)
+        return authenticate(services.store, token, now, services.uses)
     except PenstockError as error:
         if error.code == "UNAUTHENTICATED":
             refuse_if_too_often(services, address)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from penstock.control.auth.attempts import FailedLogins
 from penstock.control.auth.oidc import Oidc
+from penstock.control.auth.tokens import Uses
 from penstock.control.config import ServerConfig
 from penstock.control.files import DataFolder
 from penstock.control.policy import Policy
@@ -52,6 +53,10 @@ class Services:
     @cached_property
     def attempts(self) -> FailedLogins:
         return FailedLogins(self.config.limits.failed_logins)
+
+    @cached_property
+    def uses(self) -> Uses:
+        return Uses()
 
     @cached_property
     def policy(self) -> Policy:
