@@ -85,6 +85,8 @@ def _checked(url: str | URL) -> URL:
         raise _unusable("its URL cannot be read", "Write postgresql://user@host/database.") from None
     if found.drivername in ("postgresql", "postgres"):
         found = found.set(drivername="postgresql+psycopg")
+    if found.drivername == "sqlite" and found.database in (None, "", ":memory:"):
+        raise _unusable("its URL names no file", "Write sqlite:///FILE.")
     if found.drivername not in ("sqlite", "postgresql+psycopg"):
         raise _unusable(f"'{found.drivername}' is not supported", "Use sqlite:///FILE or postgresql://….")
     return found

@@ -26,6 +26,7 @@ class WhoAmI(Answer):
 
 @router.guarded(Role.VIEWER, "GET", "/whoami")
 def whoami(grant: Caller) -> WhoAmI:
+    """Who the caller is, and what they may do."""
     return WhoAmI(who=grant.who, role=grant.role, scope=dict(grant.scope), meaning=grant.role.meaning)
 
 

@@ -32,6 +32,7 @@ def list_runs(services: ServicesOf, grant: Caller, limit: Limit = 100, after: Af
 
 @router.guarded(Role.VIEWER, "GET", "/runs/{run}")
 def get_run(services: ServicesOf, grant: Caller, run: str) -> RunAnswer:
+    """One run, and how it ended."""
     with services.store.reading() as connection:
         found = runs.get(connection, run)
         try:

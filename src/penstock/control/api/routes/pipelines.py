@@ -176,7 +176,7 @@ def stop_pipeline(
 def delete_pipeline(
     services: ServicesOf, grant: Caller, name: str, response: Response, if_match: IfMatch = None
 ) -> PipelineAnswer:
-    """Stops it, and forgets it once it has ended. Its state and what it has written stay where they are."""
+    """Stops it, and forgets it once it has ended. Its files go to `deleted/` of the server; what it wrote stays."""
     now = services.now()
     with services.store.writing() as connection:
         found = visible(connection, grant, name)
