@@ -121,7 +121,7 @@ def listening(server: Server) -> Iterator[str]:
     """The application on a port of this machine."""
     server.services = replace(server.services, now=lambda: dt.datetime.now(dt.UTC))
     server.app.state.services = server.services
-    config = uvicorn.Config(server.app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+    config = uvicorn.Config(server.app, host="127.0.0.1", port=0, log_level="error")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()

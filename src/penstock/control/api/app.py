@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
@@ -25,6 +29,9 @@ from penstock.control.api.routes import (
 )
 from penstock.control.api.services import Services
 
+_THREADS = 8
+_TURN = 0.001
+"""Seconds after which a thread makes room for another."""
 PUBLIC = health.PUBLIC | login.PUBLIC
 """All that answers without a token."""
 
@@ -40,6 +47,7 @@ def create_app(services: Services) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
+        lifespan=_few_threads,
     )
     app.state.services = services
     app.state.streams = 0
@@ -52,6 +60,14 @@ def create_app(services: Services) -> FastAPI:
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     refuse_open_routes(app, PUBLIC)
     return app
+
+
+@asynccontextmanager
+async def _few_threads(app: FastAPI) -> AsyncIterator[None]:
+    """Many threads that compute wait for each other, and all requests with them; few that take turns quickly do not."""
+    to_thread.current_default_thread_limiter().total_tokens = _THREADS
+    sys.setswitchinterval(_TURN)
+    yield
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from penstock.control.auth.attempts import FailedLogins
 from penstock.control.auth.oidc import Oidc
-from penstock.control.auth.tokens import Uses
+from penstock.control.auth.tokens import Doorman
 from penstock.control.config import ServerConfig
 from penstock.control.files import DataFolder
 from penstock.control.policy import Policy
@@ -55,8 +55,8 @@ class Services:
         return FailedLogins(self.config.limits.failed_logins)
 
     @cached_property
-    def uses(self) -> Uses:
-        return Uses()
+    def doorman(self) -> Doorman:
+        return Doorman(self.store)
 
     @cached_property
     def policy(self) -> Policy:

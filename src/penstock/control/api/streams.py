@@ -16,7 +16,6 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from penstock.control.api.guard import bearer
 from penstock.control.api.services import Services
-from penstock.control.auth.tokens import authenticate
 from penstock.errors import PenstockError
 
 EVERY = 1.0
@@ -72,7 +71,7 @@ async def _counted(request: Request) -> AsyncIterator[None]:
 
 def _still_valid(services: Services, token: str) -> bool:
     try:
-        authenticate(services.store, token, services.now())
+        services.doorman.authenticate(token, services.now())
     except PenstockError as error:
         # A store that does not answer has not taken the token back.
         return error.code != "UNAUTHENTICATED"

@@ -69,6 +69,7 @@ def revoke_token(services: ServicesOf, grant: Caller, token: str) -> TokenAnswer
             reason = "it is the last token of an admin"
             raise PenstockError.of("REFUSED", reason=reason, advice="Make another one first.")
         access.add_audit(connection, now=now, who=grant.who, role=grant.role, action="token.revoke", what=token)
+    services.doorman.forget()
     return TokenAnswer.model_validate(revoked)
 
 

@@ -42,6 +42,7 @@ def logout(services: ServicesOf, grant: Caller) -> Response:
     if grant.session and grant.token is not None:
         with services.store.writing() as connection:
             access.revoke_token(connection, grant.token, now=services.now())
+        services.doorman.forget()
     response = Response(status_code=204)
     response.delete_cookie(COOKIE, path="/")
     return response
