@@ -458,8 +458,8 @@ def _settings_table(cls: type[Config]) -> str:
 def _routes() -> Iterator[list[str]]:
     routes = [route for route in _api().routes if isinstance(route, APIRoute)]
     for route in sorted(routes, key=lambda route: (role_of(route) is not None, route.path)):
-        (method,) = route.methods
-        yield [f"`{method} {route.path}`", f"`{role_of(route)}`" if role_of(route) else "none", route.description]
+        verbs = ", ".join(sorted(route.methods or ()))
+        yield [f"`{verbs} {route.path}`", f"`{role_of(route)}`" if role_of(route) else "none", route.description]
 
 
 @cache

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from penstock.spec.fields import Change, Config, change_of
 from penstock.spec.pipeline import Pipeline, Sink, Source, Step
 
-_Node = TypeVar("_Node", Source, Step, Sink)
+_Node = Source | Step | Sink
 _REMOVED = {"sources": Change.LOSES_STATE, "steps": Change.LOSES_STATE, "sinks": Change.RESTART}
 """What it costs to take something away: with a source goes its position, with a step what it remembers."""
 
@@ -43,8 +43,8 @@ def cost(found: Sequence[Difference]) -> Change:
 
 
 def _nodes(section: str, before: Sequence[_Node], after: Sequence[_Node]) -> Iterator[Difference]:
-    old = {node.name: node for node in before}
-    new = {node.name: node for node in after}
+    old: dict[str, Config] = {node.name: node for node in before}
+    new: dict[str, Config] = {node.name: node for node in after}
     for name in [*old, *(name for name in new if name not in old)]:
         path = (section, name)
         if name not in new:

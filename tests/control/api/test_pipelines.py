@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.control.api.server import T0, Server
 from tests.control.files import PYTHON, yaml
+from tests.control.store.databases import url_of
 
+from penstock.control.api import problems
 from penstock.control.auth.roles import Role
+from penstock.control.config import ServerConfig
 from penstock.control.store import history, pipelines, runs
 from penstock.control.store.database import Store
 from penstock.control.store.history import BatchNumbers
@@ -242,7 +246,7 @@ def test_a_body_that_is_too_large_is_refused_whether_it_says_so_or_not(server: S
     answer = admin.request("POST", "/api/v1/apply", content=large)
     assert (answer.status_code, answer.json()["code"]) == (413, "REQUEST_TOO_LARGE")
 
-    async def pieces():  # type: ignore[no-untyped-def]
+    async def pieces() -> AsyncIterator[bytes]:
         for _ in range(50):
             yield b" " * 100_000
 
@@ -310,9 +314,7 @@ def test_a_secret_shows_nowhere(server: Server, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_api_stands_on_postgresql_too(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    from tests.control.store.databases import url_of
-
-    server = Server(tmp_path, server_config(), Store(url_of(request.getfixturevalue("postgres_database"))))
+    server = Server(tmp_path, ServerConfig(), Store(url_of(request.getfixturevalue("postgres_database"))))
     author = server.client(Role.AUTHOR, {"team": "news"})
     assert author.apply("a", labels="{team: news}").status_code == 200
     assert author.get("/api/v1/pipelines?label=team=news").json()["items"][0]["name"] == "a"
@@ -321,14 +323,6 @@ def test_the_api_stands_on_postgresql_too(tmp_path: Path, request: pytest.Fixtur
     server.close()
 
 
-def server_config():  # type: ignore[no-untyped-def]
-    from penstock.control.config import ServerConfig
-
-    return ServerConfig()
-
-
 def test_problems_of_several_files_come_together() -> None:
     error = PenstockError([Problem("FILE_EMPTY", {"path": "a"}), Problem("CODE_NOT_ALLOWED", {})])
-    from penstock.control.api.problems import answer
-
-    assert answer(error, "/x").status_code == 403
+    assert problems.answer(error, "/x").status_code == 403

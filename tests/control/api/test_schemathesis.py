@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 import schemathesis
 from hypothesis import HealthCheck
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -60,13 +62,14 @@ def test_every_route_keeps_to_its_description(filled: Server, mode: GenerationMo
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", filled.app, headers=headers)
     asked = 0
     # Streams have no end.
-    for operation in schema.exclude(path_regex="/stream$").get_all_operations():
+    for found in schema.exclude(path_regex="/stream$").get_all_operations():
+        assert isinstance(found, Ok)
 
         @hypothesis.settings(
             max_examples=6, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
         )
-        @hypothesis.given(operation.ok().as_strategy(generation_mode=mode))
-        def keeps(case: schemathesis.Case) -> None:
+        @hypothesis.given(found.ok().as_strategy(generation_mode=mode))
+        def keeps(case: schemathesis.Case[Any]) -> None:
             nonlocal asked
             asked += 1
             case.call_and_validate(headers=headers, checks=CHECKS)

@@ -25,6 +25,7 @@ _LOCK = 7361_5074
 """The number of the lock under which one server at a time migrates a PostgreSQL."""
 _PATIENCE = 5
 """Seconds to wait for a connection, a lock or a free place in the pool."""
+_POOL = 10
 
 
 class Store:
@@ -98,12 +99,12 @@ def _unusable(reason: str, advice: str) -> PenstockError:
 
 def _engine(url: URL) -> Engine:
     if url.drivername == "sqlite":
-        engine = create_engine(url, connect_args={"timeout": _PATIENCE}, pool_timeout=_PATIENCE)
+        engine = create_engine(url, connect_args={"timeout": _PATIENCE}, pool_timeout=_PATIENCE, pool_size=_POOL)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     arguments = {"connect_timeout": _PATIENCE, "options": f"-c lock_timeout={_PATIENCE}s -c statement_timeout=60s"}
-    return create_engine(url, connect_args=arguments, pool_timeout=_PATIENCE, pool_pre_ping=True)
+    return create_engine(url, connect_args=arguments, pool_timeout=_PATIENCE, pool_size=_POOL, pool_pre_ping=True)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
