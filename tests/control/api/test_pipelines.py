@@ -274,6 +274,7 @@ def test_what_nobody_expected_shows_no_more_than_a_mark(server: Server) -> None:
     answer = server.client(Role.VIEWER).get("/api/v1/pipelines")
     assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL")
     assert "canary" not in answer.text
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
 
 
 def test_a_server_that_is_not_ready_says_why(server: Server) -> None:

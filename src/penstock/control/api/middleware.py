@@ -7,7 +7,7 @@ from contextlib import suppress
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.control.api.problems import answer
+from penstock.control.api.problems import answer, unexpected
 from penstock.errors import PenstockError
 from penstock.spec.units import Size
 
@@ -73,7 +73,7 @@ class BodyLimit:
 
 
 class SafeHeaders:
-    """What browsers are told about every answer."""
+    """What browsers are told about every answer, also about one that nobody expected."""
 
     def __init__(self, app: ASGIApp, secure: bool) -> None:
         self._app = app
@@ -95,6 +95,13 @@ class SafeHeaders:
                     headers.setdefault("Cache-Control", "no-store")
                 if self._secure:
                     headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+                begun.append(True)
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        begun: list[bool] = []
+        try:
+            await self._app(scope, receive, with_headers)
+        except Exception as error:
+            if begun:
+                raise
+            await unexpected(error, scope["method"], scope["path"])(scope, receive, with_headers)
