@@ -16,12 +16,16 @@ import sys
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import typer
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from pydantic.fields import FieldInfo
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
@@ -31,12 +35,22 @@ from penstock.cli.main import app
 from penstock.components.base import Backlog, Component, ComponentKind, Sink
 from penstock.components.registry import components
 from penstock.components.shared.crashpoints import MEANINGS
+from penstock.control.api.app import create_app
+from penstock.control.api.guard import role_of
+from penstock.control.api.services import Services
+from penstock.control.auth.roles import Role
+from penstock.control.config import ServerConfig
+from penstock.control.files import DataFolder
+from penstock.control.metrics import CATALOGUE, SERVER_CATALOGUE
+from penstock.control.store.database import Store
 from penstock.engine.progress import BatchReport, Status
 from penstock.errors import CODES, ErrorCode, Owner, Severity
 from penstock.frontends.assemble import METADATA_KEYS, TOP_KEYS
 from penstock.frontends.json_schema import json_schema
 from penstock.frontends.stubs import STUB, stub_text
 from penstock.spec import pipeline as spec
+from penstock.spec.alerts import DEFAULTS, Alert
+from penstock.spec.conditions import MEASURES, Condition
 from penstock.spec.fields import Change, Config, change_of, is_secret
 from penstock.spec.schema import Schema
 from penstock.spec.secrets import SecretRef
@@ -71,7 +85,7 @@ _SAID_WITH_THE_ERROR = {"advice", "suggestion"}
 """Parameters that hold a hint made for the case; there is nothing to say about them in general."""
 _SIMPLE_TYPES: dict[Any, str] = {
     str: "text", int: "whole number", float: "number", bool: "true or false", dt.datetime: "time", Any: "any value",
-    Duration: "duration", Size: "size", Schema: "schema",
+    Duration: "duration", Size: "size", Schema: "schema", Condition: "condition",
 }  # fmt: skip
 
 
@@ -81,7 +95,10 @@ def generated_files() -> dict[Path, str]:
         GENERATED / "components.md": components_page(),
         GENERATED / "pipeline-file.md": pipeline_file_page(),
         GENERATED / "errors.md": errors_page(),
+        GENERATED / "metrics.md": metrics_page(),
         GENERATED / "cli.md": cli_page(),
+        GENERATED / "server.md": server_page(),
+        GENERATED / "openapi.json": json.dumps(_api().openapi(), indent=1, sort_keys=True) + "\n",
         GENERATED / "penstock.schema.json": json.dumps(json_schema(), indent=2) + "\n",
         RESULTS: results_page(read_tally(ROOT / KILLS)),
         STUB.relative_to(ROOT): stub_text(),
@@ -189,6 +206,8 @@ def _words(annotation: Any) -> str:
         return f"mapping of names to {_several(_words(arguments[1]))}"
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return "mapping, see below" if annotation is not Config else "mapping"
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return "one of " + ", ".join(f"`{value}`" for value in annotation)
     return _SIMPLE_TYPES.get(annotation, "mapping")
 
 
@@ -225,8 +244,10 @@ def _default(info: FieldInfo) -> str:
     value = info.default
     if value is None or value in ((), {}):
         return "none"
-    if isinstance(value, Config):
+    if isinstance(value, Config) or (isinstance(value, dict) and isinstance(next(iter(value.values())), Config)):
         return "see below"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
@@ -251,6 +272,13 @@ def pipeline_file_page() -> str:
         ("Run", "`run`.", spec.RunSettings, {}),
         ("Restart", "`run.restart`.", spec.RestartSettings, {}),
         ("Ledger", "`ledger`.", spec.LedgerSettings, {}),
+        (
+            "Alert",
+            "An entry of `alerts`, which is a list; see [Conditions](#conditions) and "
+            "[the guide](../guides/alerts-and-dashboards.md).",
+            Alert,
+            {},
+        ),
         ("Test", "An entry of `tests`, which is a list.", spec.TestCase, {}),
     ]
     tables = [f"## {title}\n\n{where} {_doc(cls)}\n\n{_fields_table(cls, own)}" for title, where, cls, own in sections]
@@ -267,13 +295,37 @@ takes is on [the page of the components](components.md).
 ## Pipeline
 
 {_fields_table(spec.Pipeline, keys)}"""
-    return _NOTE + "\n" + "\n".join([intro, *tables, _values_section()])
+    return _NOTE + "\n" + "\n".join([intro, *tables, _conditions_section(), _values_section()])
+
+
+def _conditions_section() -> str:
+    """What alerts can watch, and those that every pipeline has."""
+    measures = [
+        [f"`{name}({measure.of})`" if measure.of else f"`{name}`", str(measure.quantity), measure.doc]
+        for name, measure in MEASURES.items()
+    ]
+    defaults = [
+        [f"`{name}`", f"`{alert.when}`", "at once" if not alert.for_.millis else str(alert.for_), alert.severity]
+        for name, alert in DEFAULTS.items()
+    ]
+    return f"""\
+## Conditions
+
+A condition compares one of these with a value: `watermark_lag > 5 minutes`. The signs are `>`, `>=`, `<`, `<=`, `==`
+and `!=`; a health is compared with `==` and `!=`. What is measured for each source or sink takes the name of one, such
+as `backlog(views) > 1000`; without a name the largest counts.
+
+{_table(["Watched", "Written as", "What it is"], measures)}
+Every pipeline has these alerts. An alert of the same name takes the place of one of them.
+
+{_table(["Name", "Condition", "Fires after", "Severity"], defaults)}"""
 
 
 def _values_section() -> str:
     rows = [
         ["duration", _doc(Duration)],
         ["size", _doc(Size)],
+        ["condition", _doc(Condition)],
         [
             "schema",
             "Columns and types: a mapping `{id: string, ts: timestamp}` or Spark DDL `id string, ts timestamp`.",
@@ -327,6 +379,92 @@ def _template(text: str) -> str:
 class _Angled(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return f"‹{key}›"
+
+
+# --- metrics -------------------------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    """The catalogue of metrics."""
+    rows = [
+        [f"`{metric.name}`", metric.kind, metric.unit, ", ".join(f"`{label}`" for label in metric.labels), metric.help]
+        for metric in CATALOGUE
+    ]
+    server = [[f"`{metric.name}`", metric.unit, metric.help] for metric in SERVER_CATALOGUE]
+    return f"""\
+{_NOTE}
+# Metrics
+
+The server gives these at `/metrics` in the form of Prometheus. [The guide](../guides/alerts-and-dashboards.md) says how
+to collect and show them.
+
+## Pipelines
+
+All of these have the label `pipeline`; `node` is the name of a source, step or sink. Counters begin anew with each run,
+as those of Prometheus do when a process is started again; `rate` and `increase` know that.
+
+{_table(["Metric", "Kind", "Unit", "Labels beside `pipeline`", "What it is"], rows)}
+## The server
+
+{_table(["Metric", "Unit", "What it is"], server)}"""
+
+
+# --- the server ----------------------------------------------------------------------------------------------
+
+
+def server_page() -> str:
+    """The server's configuration, roles and routes."""
+    roles = [[f"`{role}`", role.meaning] for role in Role]
+    sections = "\n".join(
+        f"## {' '.join(('Settings of', heading)) if heading else 'Settings'}\n\n{_doc(cls)}\n\n{_settings_table(cls)}"
+        for heading, cls in _server_settings()
+    )
+    return f"""\
+{_NOTE}
+# The server
+
+{sections}
+## Roles
+
+Each role may do all that the ones before it may.
+
+{_table(["Role", "What it may do"], roles)}
+## Routes
+
+All but the first few need a token, as `Authorization: Bearer TOKEN`. Lists come in pages: `next` of one is `after` of
+the following. What changes a pipeline takes its `ETag` as `If-Match`. Errors are `application/problem+json` (RFC 9457)
+with the codes of [the list](errors.md). [OpenAPI](openapi.json) has the shapes.
+
+{_table(["Route", "Role", "What it does"], _routes())}"""
+
+
+def _server_settings() -> Iterator[tuple[str, type[Config]]]:
+    """The configurations that make up the server's, each with the key under which it stands."""
+    yield "", ServerConfig
+    for name, info in ServerConfig.model_fields.items():
+        inner = [info.annotation, *typing.get_args(info.annotation)]
+        for cls in (cls for cls in inner if isinstance(cls, type) and issubclass(cls, Config)):
+            yield f"`{info.alias or name}`", cls
+
+
+def _settings_table(cls: type[Config]) -> str:
+    rows = [
+        [f"`{info.alias or name}`", _type_in_words(info), _default(info), info.description or ""]
+        for name, info in cls.model_fields.items()
+    ]
+    return _table(["Key", "Type", "Default", "What it is"], rows)
+
+
+def _routes() -> Iterator[list[str]]:
+    routes = [route for route in _api().routes if isinstance(route, APIRoute)]
+    for route in sorted(routes, key=lambda route: (role_of(route) is not None, route.path)):
+        verbs = ", ".join(sorted(route.methods or ()))
+        yield [f"`{verbs} {route.path}`", f"`{role_of(route)}`" if role_of(route) else "none", route.description]
+
+
+@cache
+def _api() -> FastAPI:
+    return create_app(Services(Store("sqlite:///penstock.db"), ServerConfig(), DataFolder(Path())))
 
 
 # --- the command line ----------------------------------------------------------------------------------------

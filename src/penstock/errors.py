@@ -204,6 +204,14 @@ define(
     "'{name}' is defined twice",
     "First defined at {first}. Names of sources, steps and sinks are unique in a pipeline.",
 )
+define(
+    "ALERT_DUPLICATE",
+    "there are two alerts '{name}'",
+    "The first is at {first}. Give one of them another `name`; without one an alert is called as what it watches.",
+)
+define(
+    "ALERT_CHANNEL_UNKNOWN", "alert '{alert}' names channel '{name}', which the server does not have", "{suggestion}"
+)
 define("SPEC_DUPLICATE_KEY", "'{key}' is given twice in {where}", "First given at {first}; keep one of them.")
 define("SPEC_VERSION", "apiVersion is '{found}'", "This Penstock reads `apiVersion: penstock/v1`.")
 define("COMPONENT_UNKNOWN", "there is no {kind} called '{name}'", "{suggestion}")
@@ -445,6 +453,97 @@ define(
     "Change the table or the pipeline, or write to another table.",
     owner=Owner.OPERATOR,
 )
+
+# --- the server --------------------------------------------------------------------------------------------
+define(
+    "STORE_DOWN",
+    "the server's database does not answer: {reason}",
+    "Running pipelines go on. Bring the database back; the server notices by itself.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "STORE_UNUSABLE",
+    "the server's database cannot be used: {reason}",
+    "{advice}",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define("PIPELINE_UNKNOWN", "there is no pipeline called '{name}'", "`penstock get` lists those there are.", exit_code=3)
+define("NOT_FOUND", "there is no {what} '{name}'", "{advice}", exit_code=3)
+define(
+    "STALE_REVISION",
+    "'{name}' has been changed by someone else: it is at revision {found}, and you have seen {expected}",
+    "Look at what it is now, and decide again.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define("REFUSED", "{reason}", "{advice}", owner=Owner.OPERATOR, exit_code=4)
+define(
+    "UNAUTHENTICATED",
+    "{reason}",
+    "Send `Authorization: Bearer TOKEN`; the command reads it from PENSTOCK_TOKEN.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define("FORBIDDEN", "{reason}", "{advice}", owner=Owner.OPERATOR, exit_code=4)
+define(
+    "TOO_MANY_ATTEMPTS",
+    "too many failed logins from this address",
+    "Try again in {seconds} seconds.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define("REQUEST_INVALID", "the request cannot be read: {reason}", "{advice}", owner=Owner.OPERATOR)
+define(
+    "REQUEST_TOO_LARGE",
+    "the request is larger than {limit}",
+    "Apply fewer files at once, or raise `limits.body` of the server.",
+    owner=Owner.OPERATOR,
+)
+define(
+    "PATH_NOT_ALLOWED",
+    "{where} names {path}, where this server lets no pipeline read or write",
+    "Use a path below: {allowed}. An operator can add to `paths.allowed` of the server.",
+)
+define(
+    "URL_NOT_ALLOWED",
+    "{where}: {reason}",
+    "An operator can change `addresses` of the server. {advice}",
+)
+define(
+    "SECRET_NOT_ALLOWED",
+    "{where} refers to {reference}, which this server gives to no pipeline",
+    "An operator can change `secrets` of the server.",
+)
+define(
+    "CODE_NOT_ALLOWED",
+    "{where} runs code: {what}",
+    "It needs a token with the role `coder`; `author` is for YAML and SQL.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define("TARGET_UNKNOWN", "there is no target called '{name}'", "{suggestion}")
+define(
+    "EXAMINATION_FAILED",
+    "{path} could not be examined: {reason}",
+    "Run `penstock validate` on it to see what it does.",
+)
+define(
+    "BIND_REFUSED",
+    "{host} can be reached from other machines, and the server has no certificate",
+    "Give it one (`tls` in its configuration), or say --insecure if something in front of it encrypts.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "PORT_TAKEN",
+    "port {port} of {host} is taken: {reason}",
+    "Choose another with --port, or end what uses it.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define("INTERNAL", "something went wrong inside the server", "See its log, at {mark}.", owner=Owner.BUG, exit_code=1)
 
 # --- running -----------------------------------------------------------------------------------------------
 define(

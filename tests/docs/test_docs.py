@@ -23,8 +23,10 @@ from penstock import docs
 from penstock.cli.main import app
 from penstock.components.registry import components
 from penstock.components.shared.crashpoints import POINTS
+from penstock.control.config import ServerConfig, read_server_config
 from penstock.errors import Severity
 from penstock.frontends.assemble import SPEC_KEYS, assemble
+from penstock.frontends.configs import aliases
 from penstock.frontends.examine import load_checked
 from penstock.frontends.load import load
 from penstock.graph.build import build
@@ -77,7 +79,7 @@ def test_a_block_is_what_it_claims_to_be(block: Block, tmp_path: Path) -> None:
 
 
 def check_yaml(block: Block, folder: Path) -> None:
-    """A whole pipeline, some keys of `spec`, or one source, step or sink."""
+    """A whole pipeline, some keys of `spec`, keys of the server's configuration, or one source, step or sink."""
     content = YAML(typ="safe").load(block.text)
     path = folder / (block.file_name or "block.yaml")
     if "apiVersion" in content:
@@ -85,6 +87,9 @@ def check_yaml(block: Block, folder: Path) -> None:
         load_checked(path, outside=False)
     elif set(content) <= set(SPEC_KEYS):
         check_spec(content, path)
+    elif set(content) <= set(aliases(ServerConfig)):
+        path.write_text(block.text, "utf-8")
+        read_server_config(path)
     else:
         check_entry(content, "sink" if "from" in content and set(content) & set(components("sink")) else "", path)
 

@@ -33,6 +33,12 @@ def with_step(step: str) -> str:
     return with_body(f"sources:\n  views: {memory}\nsteps:\n  s: {step}\nsinks:\n  out: {{from: s, console: {{}}}}\n")
 
 
+def with_alert(alert: str, more: str = "") -> str:
+    """A pipeline with source `views`, sink `out` and an alert, whose keys start on line 8 in column 8."""
+    ends = "sources: {views: {memory: {schema: {id: string}}}}\nsinks: {out: {from: views, console: {}}}\n"
+    return with_body(f"{ends}alerts:\n  - {{{alert}}}\n{more}")
+
+
 def read(text: str) -> PipelineFile:
     return parse_yaml(text, FILE)
 

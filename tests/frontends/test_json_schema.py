@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from tests.frontends.reading import read, with_body, with_source, with_step
+from tests.frontends.reading import read, with_alert, with_body, with_source, with_step
 from tests.frontends.test_load import YAML
 
 from penstock.components.base import Component
@@ -86,6 +86,14 @@ def test_a_whole_pipeline_is_valid() -> None:
         YAML.replace("name: engagement", "name: Engagement!"),
         YAML.replace("trigger: 2 seconds", "trigger: 2"),
         YAML.replace("    unique:", "    Unique:"),
+        with_alert("when: wtermark_lag > 5 minutes"),
+        with_alert("when: watermark_lag = 5 minutes"),
+        with_alert("when: watermark_lag > 5 minutes, severity: loud"),
+        with_alert("when: watermark_lag > 5 minutes, for: 3"),
+        with_alert("when: watermark_lag > 5 minutes, name: Lag!"),
+        with_alert("for: 5 minutes"),
+        with_alert("off: true"),
+        with_alert("name: restarts, off: true, when: restarts > 1"),
         with_source("{files: {path: x}}"),
         with_source("{files: {path: x}, memory: {schema: {id: string}}, format: {text: {}}}"),
         with_source("{memory: {schema: {id: string}}, format: {text: {}}}"),
@@ -101,6 +109,12 @@ def test_a_whole_pipeline_is_valid() -> None:
 )
 def test_what_the_reader_refuses_the_schema_refuses(text: str) -> None:
     assert errors(content(text)) != []
+
+
+@pytest.mark.parametrize("alert", ["when: backlog(views) >= 1_000, for: 5 min", "name: restarts, off: true"])
+def test_alerts_are_valid(alert: str) -> None:
+    assert len(read(with_alert(alert)).pipeline.alerts) == 1
+    assert errors(content(with_alert(alert))) == []
 
 
 @pytest.mark.parametrize("step", ["sql: {query: SELECT 1}", "select: [id]", "select: {a: id}", "union: "])

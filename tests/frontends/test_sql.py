@@ -89,6 +89,7 @@ deadLetters: {files: {path: ./dead}}
 late: {policy: side, allowed: 1 day}
 state: {partitions: 2}
 run: {trigger: 5 seconds}
+alerts: [{when: restarts > 1, severity: page}]
 tests: [{name: t, given: {views: []}, expect: {out: []}}]
 */
 """
@@ -98,6 +99,7 @@ tests: [{name: t, given: {views: []}, expect: {out: []}}]
     assert pipeline.dead_letters is not None
     assert pipeline.late == LatePolicy(policy="side", allowed=Duration(86_400_000))
     assert [test.name for test in pipeline.tests] == ["t"]
+    assert [str(alert.when) for alert in pipeline.alerts] == ["restarts > 1"]
 
 
 def test_a_header_may_stand_on_one_line() -> None:

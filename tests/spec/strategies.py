@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from penstock.spec.conditions import HEALTH, MEASURES, Condition, Quantity
 from penstock.spec.schema import Schema, quote
 from penstock.spec.units import Duration
 
@@ -43,3 +44,20 @@ _scalars: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False), words
 )
 rows = st.lists(st.dictionaries(names, st.one_of(_scalars, st.lists(_scalars, max_size=2)), max_size=3), max_size=2)
+
+_thresholds: dict[Quantity, st.SearchStrategy[Any]] = {
+    Quantity.DURATION: st.integers(0, 10**12).map(lambda millis: millis / 1000),
+    Quantity.SIZE: st.integers(0, 2**50).map(float),
+    Quantity.COUNT: st.integers(0, 10**12).map(float) | st.floats(0, 10**6),
+    Quantity.SHARE: st.floats(0, 1),
+    Quantity.HEALTH: st.sampled_from(HEALTH),
+}
+
+
+@st.composite
+def conditions(draw: st.DrawFn, sources: st.SearchStrategy[str] = names) -> Condition:
+    """Conditions on the whole pipeline, or on one of these sources."""
+    measure = draw(st.sampled_from(sorted(MEASURES.values(), key=lambda measure: measure.name)))
+    signs = ["==", "!="] if measure.quantity is Quantity.HEALTH else [">", ">=", "<", "<=", "==", "!="]
+    node = draw(st.none() | sources) if measure.of == "source" else None
+    return Condition(measure.name, draw(st.sampled_from(signs)), draw(_thresholds[measure.quantity]), node)

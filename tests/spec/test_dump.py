@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
-from tests.spec.strategies import durations, names, rows, schemas, times, words
+from tests.spec.strategies import conditions, durations, names, rows, schemas, times, words
 
 import penstock as ps
 from penstock.frontends.assemble import assemble
 from penstock.frontends.json_schema import json_schema
 from penstock.frontends.yaml import parse_yaml
+from penstock.spec.alerts import AlertSeverity
 from penstock.spec.dump import as_document, fingerprint
 from penstock.spec.location import Places
 from penstock.spec.pipeline import EventTime, LatePolicy, Pipeline
 
+SEVERITIES: list[AlertSeverity] = ["page", "warn", "info"]
 VALIDATOR = Draft202012Validator(json_schema())
 
 
@@ -43,6 +45,11 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     draw(st.sampled_from(made)).to(next(free), ps.sinks.Sqlite(path=draw(words), table="t", key=draw(st.lists(words))))
     if draw(st.booleans()):
         p.test(draw(words), given={made[0]: draw(rows)}, expect={made[2]: draw(rows)})
+    if draw(st.booleans()):
+        condition = draw(conditions(st.sampled_from([node.name for node in made[:2]])))
+        severity, notify = draw(st.sampled_from(SEVERITIES)), draw(st.lists(names, max_size=2))
+        p.alert(condition, for_=draw(st.none() | durations), severity=severity, name=draw(names), notify=notify)
+        p.alert(name="restarts", off=True)
     return p.build()
 
 

@@ -13,16 +13,18 @@ from typing import Any, TypeVar, cast
 from penstock.components.base import Component, ComponentKind, Format, Source
 from penstock.components.registry import all_components, components
 from penstock.errors import PenstockError, Problem, did_you_mean
+from penstock.frontends.alerts import check_alerts
 from penstock.frontends.configs import aliases, note_unknown_key, read_config
 from penstock.frontends.findings import Findings, describe, place_in_words
 from penstock.spec import pipeline as spec
+from penstock.spec.alerts import Alert
 from penstock.spec.fields import Config
 from penstock.spec.location import Path_, PipelineFile, Places
 from penstock.spec.secrets import references, texts
 
 TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
 METADATA_KEYS = ("name", "labels")
-SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "ledger", "tests")
+SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "ledger", "alerts", "tests")
 ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {
     "source": ("format", "eventTime", "bootstrap", "throttle"), "step": ("from", "late"), "sink": ("from",),
 }  # fmt: skip
@@ -30,6 +32,7 @@ ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {
 HISTORY_KEYS = ("format", "until")
 """Keys of `bootstrap` that do not name its component."""
 _NEAR = 0.75
+_C = TypeVar("_C", bound=Config)
 _N = TypeVar("_N", spec.Source, spec.Step, spec.Sink)
 _Entry = tuple[str, Mapping[str, Any], Path_]
 """A source, step or sink as written: its name, its content and where it stands."""
@@ -87,7 +90,8 @@ class _Assembly:
             "state": self._settings(spec.StateSettings, body, "state") or spec.StateSettings(),
             "run": self._settings(spec.RunSettings, body, "run") or spec.RunSettings(),
             "ledger": self._settings(spec.LedgerSettings, body, "ledger") or spec.LedgerSettings(),
-            "tests": tuple(case for case in self._tests(body) if case is not None),
+            "alerts": self._alerts(body),
+            "tests": tuple(self._listed(spec.TestCase, body, "tests", "Start each test with `- name:`.").values()),
         }
         return spec.Pipeline(name=name, labels=labels, **parts)
 
@@ -406,17 +410,20 @@ class _Assembly:
     def _settings(self, cls: type[Config], body: Mapping[str, Any], key: str) -> Config | None:
         return read_config(cls, body.get(key), ("spec", key), self.findings)
 
-    def _tests(self, body: Mapping[str, Any]) -> tuple[spec.TestCase | None, ...]:
-        cases = [] if body.get("tests") is None else body["tests"]
-        if not isinstance(cases, list | tuple):
-            params = {"where": "`tests`", "expected": "a list", "found": describe(cases)}
-            advice = "Start each test with `- name:`."
-            self.findings.at_value("SPEC_WRONG_TYPE", ("spec", "tests"), **params, advice=advice)
-            return ()
-        return tuple(
-            read_config(spec.TestCase, case, ("spec", "tests", index), self.findings)
-            for index, case in enumerate(cases)
-        )
+    def _alerts(self, body: Mapping[str, Any]) -> tuple[Alert, ...]:
+        alerts = self._listed(Alert, body, "alerts", "Start each alert with `- when:`.")
+        check_alerts(alerts, self.names, self.findings)
+        return tuple(alerts.values())
+
+    def _listed(self, cls: type[_C], body: Mapping[str, Any], key: str, advice: str) -> dict[int, _C]:
+        """The entries of a list that can be read, by their place in it."""
+        entries = [] if body.get(key) is None else body[key]
+        if not isinstance(entries, list | tuple):
+            params = {"where": f"`{key}`", "expected": "a list", "found": describe(entries), "advice": advice}
+            self.findings.at_value("SPEC_WRONG_TYPE", ("spec", key), **params)
+            return {}
+        read = (read_config(cls, entry, ("spec", key, index), self.findings) for index, entry in enumerate(entries))
+        return {index: config for index, config in enumerate(read) if config is not None}
 
     def _a_component(self, kind: spec.Kind) -> str:
         return next(iter(components(kind)), "component")

@@ -284,13 +284,25 @@ def _check_secrets(config: Config, cls: type[Config], path: Path_, findings: Fin
     """Fields that are declared secret may hold references only."""
     for key, name in aliases(cls).items():
         value = getattr(config, name)
-        if isinstance(value, Config):
-            _check_secrets(value, type(value), (*path, key), findings)
-        elif is_secret(cls, name):
+        for inner, nested in _configs(value, (*path, key)):
+            _check_secrets(nested, type(nested), inner, findings)
+        if is_secret(cls, name) and not isinstance(value, Config):
             for inner, text in texts(value):
                 if text and not _has_reference(text):
                     full = (*path, key, *inner)
                     findings.at_value("SECRET_IN_PLAIN_TEXT", full, where=place_in_words(full))
+
+
+def _configs(value: Any, path: Path_) -> Iterator[tuple[Path_, Config]]:
+    """A configuration, or those that a mapping or a list holds."""
+    if isinstance(value, Config):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _configs(inner, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _configs(inner, (*path, index))
 
 
 def _has_reference(text: str) -> bool:

@@ -9,6 +9,7 @@ from penstock.errors import Location, PenstockError, Problem
 from penstock.spec.location import Path_, Places
 
 _KINDS = {"sources": "source", "steps": "step", "sinks": "sink"}
+_LISTS = {"alerts": "alert", "tests": "test"}
 _LONGEST_EXCERPT = 40
 
 
@@ -53,8 +54,8 @@ def place_in_words(path: Path_) -> str:
     section, rest = inside[0], inside[1:]
     if section in _KINDS and rest:
         return _part_of(rest[1:], f"{_KINDS[str(section)]} '{rest[0]}'")
-    if section == "tests" and rest and isinstance(rest[0], int):
-        return _part_of(rest[1:], f"test {rest[0] + 1}")
+    if section in _LISTS and rest and isinstance(rest[0], int):
+        return _part_of(rest[1:], f"{_LISTS[str(section)]} {rest[0] + 1}")
     return f"`{_dotted(inside)}`"
 
 

@@ -9,6 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from penstock.components.base import Component, ComponentKind, Source
 from penstock.components.registry import all_components, components
 from penstock.spec import pipeline as spec
+from penstock.spec.alerts import Alert
 from penstock.spec.fields import Config
 from penstock.spec.schema import Schema
 from penstock.spec.units import Duration, Size
@@ -16,7 +17,7 @@ from penstock.spec.units import Duration, Size
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SETTINGS: tuple[type[Config], ...] = (
     spec.EventTime, spec.Throttle, spec.LatePolicy, spec.StateSettings, spec.RestartSettings, spec.RunSettings,
-    spec.LedgerSettings, spec.TestCase,
+    spec.LedgerSettings, Alert, spec.TestCase,
 )  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def json_schema() -> dict[str, Any]:
             "sink": parts.sink(),
             "deadLetters": parts.dead_letters(),
             "LatePolicy": parts.late_policy(),
+            "Alert": parts.alert(),
         },
     }
 
@@ -88,6 +90,7 @@ class _Parts:
                 "state": _or_nothing(self.references[spec.StateSettings], fields["state"].description),
                 "run": _or_nothing(self.references[spec.RunSettings], fields["run"].description),
                 "ledger": _or_nothing(self.references[spec.LedgerSettings], fields["ledger"].description),
+                "alerts": _or_nothing({"type": "array", "items": self.references[Alert]}, fields["alerts"].description),
                 "tests": _or_nothing(
                     {"type": "array", "items": self.references[spec.TestCase]}, fields["tests"].description
                 ),
@@ -151,6 +154,12 @@ class _Parts:
         kept = {"properties": {"policy": {"const": "side"}}, "required": ["policy"]}
         used = {"if": {"properties": {"sink": {"not": {"type": "null"}}}, "required": ["sink"]}, "then": kept}
         return {**definition, "properties": {**definition["properties"], "sink": sink}, **used}
+
+    def alert(self) -> dict[str, Any]:
+        """An alert has a condition, or turns off another by its name."""
+        on = {"required": ["when"], "properties": {"when": {"type": "string"}, "off": {"const": False}}}
+        named = {"off": {"const": True}, "name": {"type": "string"}, "when": {"type": "null"}}
+        return {**self.shared["Alert"], "anyOf": [on, {"required": ["name", "off"], "properties": named}]}
 
     def _late(self, description: str | None) -> dict[str, Any]:
         policy = self.shared["LatePolicy"]["properties"]["policy"]

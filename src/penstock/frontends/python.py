@@ -17,6 +17,8 @@ from penstock.frontends.caller import calling_place
 from penstock.frontends.findings import describe
 from penstock.frontends.namespace import build_config
 from penstock.spec import pipeline as spec
+from penstock.spec.alerts import Alert, AlertSeverity
+from penstock.spec.conditions import Condition
 from penstock.spec.fields import Config
 from penstock.spec.location import Path_, PipelineFile, Places
 from penstock.spec.units import Duration
@@ -127,7 +129,7 @@ class Pipeline:
     ) -> None:
         place = calling_place()
         metadata: dict[str, Any] = {"name": name}
-        self._spec: dict[str, Any] = {"sources": {}, "steps": {}, "sinks": {}, "tests": []}
+        self._spec: dict[str, Any] = {"sources": {}, "steps": {}, "sinks": {}, "alerts": [], "tests": []}
         self._document = {
             "apiVersion": spec.API_VERSION, "kind": "Pipeline", "metadata": metadata, "spec": self._spec,
         }  # fmt: skip
@@ -184,6 +186,26 @@ class Pipeline:
         index = len(self._spec["tests"])
         self._spec["tests"].append({"name": name, "given": _rows(given), "expect": _rows(expect)})
         self._mark(("spec", "tests", index), calling_place())
+
+    def alert(
+        self,
+        when: str | Condition | None = None,
+        *,
+        for_: str | Duration | None = None,
+        severity: AlertSeverity = "warn",
+        name: str | None = None,
+        notify: Sequence[str] = (),
+        off: bool = False,
+    ) -> None:
+        """Adds an alert: a condition such as `watermark_lag > 5 minutes`, and how long it must hold before it fires.
+
+        One of the same name as an alert that every pipeline has replaces it; `off` with its name turns it off.
+        """
+        arguments = {"name": name, "off": off, "when": when, "severity": severity, "notify": tuple(notify)}
+        alert = build_config(Alert, arguments if for_ is None else {**arguments, "for_": for_})
+        index = len(self._spec["alerts"])
+        self._spec["alerts"].append(alert)
+        self._mark(("spec", "alerts", index), calling_place())
 
     def build(self) -> spec.Pipeline:
         """The finished pipeline; raises one error with everything that is wrong."""

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.spec.fields import Config
 from penstock.spec.pipeline import API_VERSION, Bootstrap, LatePolicy, Pipeline, Sink, Source, Step
 from penstock.spec.schema import Schema
-from penstock.spec.units import Duration, Size
+from penstock.spec.units import Parsed
 
 
 def as_document(pipeline: Pipeline) -> dict[str, Any]:
@@ -30,6 +30,8 @@ def as_document(pipeline: Pipeline) -> dict[str, Any]:
     for key, settings in (("state", pipeline.state), ("run", pipeline.run), ("ledger", pipeline.ledger)):
         if written := _written(settings):
             body[key] = written
+    if pipeline.alerts:
+        body["alerts"] = [_written(alert) for alert in pipeline.alerts]
     if pipeline.tests:
         body["tests"] = [_written(test) for test in pipeline.tests]
     return {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": metadata, "spec": body}
@@ -116,7 +118,7 @@ def _canonical(value: Any) -> Any:
             if info.is_required() or getattr(value, name) != info.default
         }
         return {"": _name(value), **fields}
-    if isinstance(value, Schema | Duration | Size | dt.datetime):
+    if isinstance(value, Schema | Parsed | dt.datetime):
         return str(value)
     if isinstance(value, Mapping):
         return {str(key): _canonical(inner) for key, inner in value.items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticUndefined
+from pydantic_core import PydanticCustomError, PydanticUndefined
 
 
 class Change(StrEnum):
@@ -44,6 +44,11 @@ def field(
     """A field of a `Config`: its documentation, default, secrecy and the cost of changing it."""
     extra: dict[str, Any] = {"x-change": str(change), "x-secret": secret}
     return Field(default, description=doc, json_schema_extra=extra, **kwargs)
+
+
+def unfit(reason: str, advice: str) -> PydanticCustomError:
+    """What a validator raises when it knows what to do about a value."""
+    return PydanticCustomError("unfit", "{reason}", {"reason": reason, "advice": advice})
 
 
 def change_of(config: type[Config], name: str) -> Change:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import SerializeAsAny, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
 
-from penstock.spec.fields import Change, Config, field
+from penstock.spec.alerts import Alert
+from penstock.spec.fields import Change, Config, field, unfit
 from penstock.spec.units import Duration
 
 API_VERSION = "penstock/v1"
@@ -20,11 +20,6 @@ PIPELINE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 Kind = Literal["source", "step", "sink"]
 LateChoice = Literal["drop", "side", "correct"]
 Row = Mapping[str, Any]
-
-
-def _unfit(reason: str, advice: str) -> PydanticCustomError:
-    """What a validator raises when it knows what to do about a value."""
-    return PydanticCustomError("unfit", "{reason}", {"reason": reason, "advice": advice})
 
 
 class EventTime(Config):
@@ -49,7 +44,7 @@ class EventTime(Config):
     def _is_some_time(cls, value: Duration | None, info: ValidationInfo) -> Duration | None:
         if value is not None and value.millis <= 0:
             off = "Leave it out" if info.field_name == "idle_after" else "Write null"
-            raise _unfit("must be more than 0", f"{off} to turn it off.")
+            raise unfit("must be more than 0", f"{off} to turn it off.")
         return value
 
 
@@ -78,9 +73,9 @@ class LatePolicy(Config):
     @classmethod
     def _leaves_time_to_correct(cls, value: Duration, info: ValidationInfo) -> Duration:
         if value.millis < 0:
-            raise _unfit("must not be less than 0", "Write for example `allowed: 1 hour`.")
+            raise unfit("must not be less than 0", "Write for example `allowed: 1 hour`.")
         if value.millis == 0 and info.data.get("policy") == "correct":
-            raise _unfit("must be more than 0 with `correct`", "Write for example `allowed: 1 hour`, or `late: drop`.")
+            raise unfit("must be more than 0 with `correct`", "Write for example `allowed: 1 hour`, or `late: drop`.")
         return value
 
     @field_validator("sink")
@@ -88,7 +83,7 @@ class LatePolicy(Config):
     def _is_used(cls, value: Config | None, info: ValidationInfo) -> Config | None:
         policy = info.data.get("policy")
         if value is not None and policy in ("drop", "correct"):
-            raise _unfit(f"with `{policy}` no late rows are kept", "Write `policy: side`, or remove `sink`.")
+            raise unfit(f"with `{policy}` no late rows are kept", "Write `policy: side`, or remove `sink`.")
         return value
 
 
@@ -109,7 +104,7 @@ class Bootstrap(Config):
     @classmethod
     def _has_a_zone(cls, value: dt.datetime | None) -> dt.datetime | None:
         if value is not None and value.tzinfo is None:
-            raise _unfit("must name its time zone", "Write for example `2024-01-01T00:00:00Z`.")
+            raise unfit("must name its time zone", "Write for example `2024-01-01T00:00:00Z`.")
         return value
 
 
@@ -189,7 +184,7 @@ class LedgerSettings(Config):
     @classmethod
     def _is_some_time(cls, value: Duration | None) -> Duration | None:
         if value is not None and value.millis <= 0:
-            raise _unfit("must be more than 0", "Write for example `window: 1 hour`.")
+            raise unfit("must be more than 0", "Write for example `window: 1 hour`.")
         return value
 
 
@@ -244,6 +239,11 @@ class Pipeline(Config):
     state: StateSettings = field(StateSettings(), doc="How state is kept.")
     run: RunSettings = field(RunSettings(), doc="How the pipeline is driven.", change=Change.RESTART)
     ledger: LedgerSettings = field(LedgerSettings(), doc="What the ledger keeps.", change=Change.RESTART)
+    alerts: tuple[Alert, ...] = field(
+        (),
+        doc="When somebody is to be told, beside the alerts that every pipeline has; one of the same name replaces it.",
+        change=Change.NOTHING,
+    )
     tests: tuple[TestCase, ...] = field((), doc="Tests of this pipeline.", change=Change.NOTHING)
 
     def nodes(self) -> Iterator[Source | Step | Sink]:

@@ -29,8 +29,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 _NAMES = (("week", 604_800_000), ("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000))
 
 
-class _Parsed(ABC):
-    """Shared by the units: lets pydantic build them from text and write them back as text."""
+class Parsed(ABC):
+    """Shared by what is written as text: lets pydantic build them from text and write them back as text."""
 
     @classmethod
     @abstractmethod
@@ -54,7 +54,7 @@ class _Parsed(ABC):
 
 
 @dataclass(frozen=True, order=True)
-class Duration(_Parsed):
+class Duration(Parsed):
     """A length of time in whole milliseconds, written as `10 seconds`, `1h 30m` or `7 days`."""
 
     millis: int
@@ -95,7 +95,7 @@ class Duration(_Parsed):
 
 
 @dataclass(frozen=True, order=True)
-class Size(_Parsed):
+class Size(Parsed):
     """A number of bytes, written as `64MB` or `1 GiB`."""
 
     bytes: int

@@ -1,0 +1,241 @@
+"""From what is there and what was sent to what is to be done: the plan that `plan` shows and `apply` carries out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import Connection
+
+from penstock.control.auth.roles import Grant
+from penstock.control.store import access, history, pipelines
+from penstock.control.store.pipelines import Desired, Version
+from penstock.control.store.pipelines import Pipeline as Known
+from penstock.control.submitted import Checked, from_document
+from penstock.errors import PenstockError
+from penstock.spec.diff import Difference, cost, differences
+from penstock.spec.fields import Change
+
+
+class Action(StrEnum):
+    CREATE = "create"
+    UPGRADE = "upgrade"
+    UNCHANGED = "unchanged"
+    START = "start"
+    STOP = "stop"
+    DELETE = "delete"
+
+
+class Absent(StrEnum):
+    """What becomes of pipelines that were not sent."""
+
+    KEEP = "keep"
+    STOP = "stop"
+    DELETE = "delete"
+
+
+_ASKED: Mapping[bool | None, Desired | None] = {True: "running", False: "stopped", None: None}
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A pipeline that is there, and the version it is to run."""
+
+    pipeline: Known
+    version: Version
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for beside the files."""
+
+    absent: Absent = Absent.KEEP
+    selector: Mapping[str, str] | None = None
+    """Only pipelines with all these labels count as absent."""
+    start: bool | None = None
+    """Whether pipelines are to run. None: new ones run, others go on as they are."""
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be done with one pipeline, and what that costs it."""
+
+    action: Action
+    name: str
+    reason: str
+    cost: Change = Change.NOTHING
+    differences: tuple[Difference, ...] = ()
+    revision: int | None = None
+    """The revision that was looked at; None if there is no such pipeline."""
+    file: Checked | None = None
+    desired: Desired | None = None
+    target: str | None = None
+
+    @property
+    def changes(self) -> bool:
+        return self.action is not Action.UNCHANGED
+
+
+@dataclass(frozen=True)
+class Plan:
+    steps: tuple[Step, ...]
+
+    @property
+    def checksum(self) -> str:
+        """Equal exactly if the same would be done to the same; so that what was shown is what is done."""
+        told = [
+            [step.action, step.name, step.revision, step.desired, step.target, step.file.text if step.file else None]
+            for step in self.steps
+        ]
+        return hashlib.sha256(json.dumps(told).encode("utf-8")).hexdigest()
+
+    @property
+    def changes(self) -> bool:
+        return any(step.changes for step in self.steps)
+
+
+def plan(existing: Mapping[str, Existing], files: Sequence[Checked], wish: Wish, grant: Grant) -> Plan:
+    """What is to be done, by name. Raises FORBIDDEN for pipelines that are not the grant's."""
+    steps = [_for_file(existing.get(file.pipeline.name), file, wish, grant) for file in files]
+    sent = {file.pipeline.name for file in files}
+    steps += _for_absent([item.pipeline for name, item in existing.items() if name not in sent], wish, grant)
+    return Plan(tuple(sorted(steps, key=lambda step: step.name)))
+
+
+def _for_file(known: Existing | None, file: Checked, wish: Wish, grant: Grant) -> Step:
+    name = file.pipeline.name
+    _within_scope(grant, name, file.pipeline.labels)
+    if known is None:
+        desired: Desired = "stopped" if wish.start is False else "running"
+        return Step(Action.CREATE, name, "it is new", file=file, desired=desired, target=wish.target)
+    _within_scope(grant, name, known.pipeline.labels)
+    asked = _ASKED[wish.start]
+    steered = _steered(known.pipeline, asked, wish.target)
+    found = _differences(known.version, file)
+    if found is None:
+        return _steer(known.pipeline, asked, wish.target, steered)
+    fields = f"{len(found)} {'field differs' if len(found) == 1 else 'fields differ'}" if found else "its text differs"
+    worst = max((cost(found), Change.RESTART if steered or not found else Change.NOTHING), key=list(Change).index)
+    return Step(
+        Action.UPGRADE,
+        name,
+        " and ".join((fields, *steered)),
+        worst,
+        tuple(found),
+        known.pipeline.revision,
+        file,
+        asked,
+        wish.target,
+    )
+
+
+def _steer(known: Known, asked: Desired | None, target: str | None, reasons: Sequence[str]) -> Step:
+    """For a file that is as it was."""
+    if not reasons:
+        return Step(Action.UNCHANGED, known.name, "nothing has changed", revision=known.revision)
+    desired: Desired = asked or ("running" if known.deleting_at is not None else known.desired)
+    action = Action.STOP if desired == "stopped" else Action.START
+    reason = " and ".join(reasons)
+    return Step(action, known.name, reason, Change.RESTART, revision=known.revision, desired=desired, target=target)
+
+
+def _steered(known: Known, desired: str | None, target: str | None) -> list[str]:
+    """What differs beside the file."""
+    found = []
+    if known.deleting_at is not None:
+        found.append("it was about to be deleted")
+    if desired is not None and known.desired != desired:
+        found.append(f"it is to be {desired}")
+    if target is not None and known.target != target:
+        found.append(f"it is to run on {target}")
+    return found
+
+
+def _differences(known: Version, file: Checked) -> list[Difference] | None:
+    """None if the two say the same; empty if they differ in ways that the pipeline's fields do not tell."""
+    if known.kind == file.kind and known.text == file.text:
+        return None
+    before = from_document(known.document)
+    found = [] if before is None else differences(before, file.pipeline)
+    if found or before is None:
+        return found
+    # Two Python files of one shape may still have functions that differ.
+    return [] if "py" in (known.kind, file.kind) else None
+
+
+def _for_absent(known: Iterable[Known], wish: Wish, grant: Grant) -> Iterable[Step]:
+    if wish.absent is Absent.KEEP:
+        return
+    for pipeline in known:
+        wanted = all(pipeline.labels.get(key) == value for key, value in (wish.selector or {}).items())
+        if not wanted or not grant.sees(pipeline.labels) or pipeline.deleting_at is not None:
+            continue
+        if wish.absent is Absent.DELETE:
+            yield Step(Action.DELETE, pipeline.name, "it was not sent", Change.LOSES_STATE, revision=pipeline.revision)
+        elif pipeline.desired == "running":
+            yield Step(Action.STOP, pipeline.name, "it was not sent", Change.RESTART, revision=pipeline.revision)
+
+
+def _within_scope(grant: Grant, name: str, labels: Mapping[str, str]) -> None:
+    if not grant.sees(labels):
+        needed = ", ".join(f"{key}: {value}" for key, value in sorted(grant.scope.items()))
+        reason = f"pipeline '{name}' is not one of those your token is limited to"
+        raise PenstockError.of("FORBIDDEN", reason=reason, advice=f"They have the labels {{{needed}}}.")
+
+
+# --- carrying it out ---------------------------------------------------------------------------------------
+
+
+def look(connection: Connection) -> dict[str, Existing]:
+    """All pipelines that are there."""
+    versions = pipelines.current_versions(connection)
+    return {known.name: Existing(known, versions[known.name]) for known in pipelines.every(connection)}
+
+
+def carry_out(connection: Connection, plan: Plan, grant: Grant, now: dt.datetime) -> list[str]:
+    """Does all of a plan or, if someone was faster, nothing: raises STALE_REVISION. The names of what changed."""
+    changed = []
+    for step in plan.steps:
+        if not step.changes:
+            continue
+        _do(connection, step, grant, now)
+        detail = {"reason": step.reason, "cost": str(step.cost), "fields": [each.path for each in step.differences]}
+        note(connection, grant, now, f"pipeline.{step.action}", step.name, detail)
+        changed.append(step.name)
+    return changed
+
+
+def note(
+    connection: Connection, grant: Grant, now: dt.datetime, action: str, name: str, detail: Mapping[str, object]
+) -> None:
+    """Notes a change of a pipeline in the audit log, and for those who follow what happens to it."""
+    access.add_audit(connection, now=now, who=grant.who, role=grant.role, action=action, what=name, detail=dict(detail))
+    text = f"{grant.who}: {action.removeprefix('pipeline.')}"
+    history.add_event(connection, action, text, now=now, pipeline=name, data=dict(detail))
+
+
+def _do(connection: Connection, step: Step, grant: Grant, now: dt.datetime) -> None:
+    if step.action is Action.CREATE:
+        assert step.file is not None
+        pipelines.create(
+            connection, step.name, step.file.draft, now=now, by=grant.who, desired=step.desired or "running",
+            target=step.target,
+        )  # fmt: skip
+        return
+    assert step.revision is not None
+    if step.action is Action.UPGRADE:
+        assert step.file is not None
+        pipelines.upgrade(
+            connection, step.name, step.file.draft, revision=step.revision, now=now, by=grant.who,
+            desired=step.desired, target=step.target,
+        )  # fmt: skip
+    elif step.action in (Action.START, Action.STOP):
+        desired: Desired = "running" if step.action is Action.START else "stopped"
+        pipelines.steer(connection, step.name, revision=step.revision, now=now, desired=desired, target=step.target)
+    else:
+        pipelines.mark_for_deletion(connection, step.name, revision=step.revision, now=now)

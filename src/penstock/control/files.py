@@ -1,0 +1,63 @@
+"""The folder of a server: where pipelines, their versions, state and runs lie.
+
+Only names that have been checked become parts of a path.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import PenstockError
+from penstock.spec.pipeline import PIPELINE_NAME
+
+RUN_ID = re.compile(r"r[0-9a-f]{12}")
+_KINDS = ("yaml", "sql", "py")
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """The folder that `penstock serve --data` names."""
+
+    path: Path
+
+    def pipeline(self, name: str) -> Path:
+        """Raises PIPELINE_UNKNOWN for what cannot be a name."""
+        if not PIPELINE_NAME.fullmatch(name):
+            raise PenstockError.of("PIPELINE_UNKNOWN", name=name)
+        return self.path / "pipelines" / name
+
+    def state(self, name: str) -> Path:
+        return self.pipeline(name) / "state"
+
+    def run(self, name: str, run: str) -> Path:
+        """Raises NOT_FOUND for what cannot be the id of a run."""
+        if not RUN_ID.fullmatch(run):
+            raise PenstockError.of("NOT_FOUND", what="run", name=run)
+        return self.pipeline(name) / "runs" / run
+
+    def version(self, name: str, number: int, kind: str) -> Path:
+        if kind not in _KINDS:
+            raise ValueError(f"no kind of pipeline file: {kind}")
+        return self.pipeline(name) / "versions" / f"{int(number)}.{kind}"
+
+    def write_version(self, name: str, number: int, kind: str, text: str) -> Path:
+        """The file of a version, with this text in it."""
+        target = self.version(name, number, kind)
+        if not (target.exists() and target.read_bytes() == text.encode("utf-8")):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            hidden = target.with_name(f".{target.name}.{os.getpid()}")
+            hidden.write_bytes(text.encode("utf-8"))
+            hidden.replace(target)
+        return target
+
+    def put_aside(self, name: str, now: dt.datetime) -> None:
+        """Moves all files of a pipeline that is gone to `deleted/`, so that a new one of its name starts afresh."""
+        found = self.pipeline(name)
+        if found.exists():
+            kept = self.path / "deleted" / f"{name}-{now:%Y%m%dT%H%M%S%f}"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            found.rename(kept)

@@ -1,0 +1,271 @@
+"""Pipelines: what should run, in which version, and what is known of it.
+
+What people change raises `revision`, by which two who change the same pipeline at once notice; what they want of the
+supervisor also raises `generation`. What the supervisor sees is written beside it and raises neither.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, case, delete, exists, func, insert, literal, select, update
+from sqlalchemy.exc import IntegrityError
+
+from penstock.control.store.pages import Page, page
+from penstock.control.store.records import has_labels, maker
+from penstock.control.store.schema import NAME, UtcTime, pipelines, runs, versions
+from penstock.errors import PenstockError
+
+Desired = Literal["running", "stopped"]
+Labels = Mapping[str, str]
+FileKind = Literal["yaml", "sql", "py"]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline as the server knows it."""
+
+    name: str
+    labels: Labels
+    desired: Desired
+    generation: int
+    observed_generation: int
+    revision: int
+    version: int
+    target: str | None
+    state: str
+    state_reason: str
+    state_since: dt.datetime
+    rows_in: int
+    rows_out: int
+    late: int
+    dead: int
+    filtered: int
+    deleting_at: dt.datetime | None
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a pipeline's file, word by word."""
+
+    pipeline: str
+    number: int
+    kind: FileKind
+    text: str
+    checksum: str
+    document: Mapping[str, Any]
+    """The pipeline it describes, in the shape of a YAML file, so that nothing has to be run to know it."""
+    created_at: dt.datetime
+    created_by: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A pipeline file that is to become a version."""
+
+    kind: FileKind
+    text: str
+    labels: Labels
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+_pipeline = maker(Pipeline)
+_version = maker(Version)
+
+
+def checksum(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def find(connection: Connection, name: str) -> Pipeline | None:
+    row = connection.execute(select(pipelines).where(pipelines.c.name == name)).mappings().first()
+    return None if row is None else _pipeline(row)
+
+
+def get(connection: Connection, name: str) -> Pipeline:
+    """Raises PIPELINE_UNKNOWN."""
+    found = find(connection, name)
+    if found is None:
+        raise PenstockError.of("PIPELINE_UNKNOWN", name=name)
+    return found
+
+
+def every(connection: Connection) -> list[Pipeline]:
+    """All pipelines by name, for who supervises them."""
+    return [_pipeline(row) for row in connection.execute(select(pipelines).order_by(pipelines.c.name)).mappings()]
+
+
+def listed(
+    connection: Connection, *, labels: Labels, state: str | None = None, limit: int = 100, after: str | None = None
+) -> Page[Pipeline]:
+    """Pipelines that have all these labels, by name."""
+    query = select(pipelines).where(*has_labels(pipelines.c.labels, labels))
+    if state is not None:
+        query = query.where(pipelines.c.state == state)
+    return page(connection, query, pipelines.c.name, _pipeline, limit=limit, after=after)
+
+
+def within(column: ColumnElement[Any], labels: Labels) -> list[ColumnElement[bool]]:
+    """The condition that a column names a pipeline with all these labels; none for no labels."""
+    if not labels:
+        return []
+    return [column.in_(select(pipelines.c.name).where(*has_labels(pipelines.c.labels, labels)))]
+
+
+def version(connection: Connection, name: str, number: int) -> Version:
+    """Raises NOT_FOUND."""
+    condition = (versions.c.pipeline == name) & (versions.c.number == number)
+    row = connection.execute(select(versions).where(condition)).mappings().first()
+    if row is None:
+        advice = f"`penstock describe {name}` lists its versions."
+        raise PenstockError.of("NOT_FOUND", what=f"version of '{name}'", name=number, advice=advice)
+    return _version(row)
+
+
+def current_versions(connection: Connection) -> dict[str, Version]:
+    """The version each pipeline is to run."""
+    joined = versions.join(
+        pipelines, (versions.c.pipeline == pipelines.c.name) & (versions.c.number == pipelines.c.version)
+    )
+    rows = connection.execute(select(versions).select_from(joined)).mappings()
+    return {row["pipeline"]: _version(row) for row in rows}
+
+
+def versions_of(connection: Connection, name: str, *, limit: int = 100, after: int | None = None) -> Page[Version]:
+    """Newest first."""
+    query = select(versions).where(versions.c.pipeline == name)
+    return page(connection, query, versions.c.number, _version, limit=limit, after=after, newest_first=True)
+
+
+# --- changing ----------------------------------------------------------------------------------------------
+
+
+def create(
+    connection: Connection,
+    name: str,
+    draft: Draft,
+    *,
+    now: dt.datetime,
+    by: str,
+    desired: Desired = "running",
+    target: str | None = None,
+) -> Pipeline:
+    """A new pipeline with its first version; raises STALE_REVISION if someone has just made it."""
+    first = {
+        "name": name, "labels": dict(draft.labels), "desired": desired, "generation": 1, "observed_generation": 0,
+        "revision": 1, "version": 1, "target": target, "state": "STOPPED", "state_reason": "it was just registered",
+        "state_since": now, "created_at": now, "updated_at": now,
+    }  # fmt: skip
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(pipelines).values(first))
+    except IntegrityError:
+        raise PenstockError.of("STALE_REVISION", name=name, found=1, expected="none") from None
+    _keep(connection, name, 1, draft, now, by)
+    return get(connection, name)
+
+
+def upgrade(
+    connection: Connection,
+    name: str,
+    draft: Draft,
+    *,
+    revision: int,
+    now: dt.datetime,
+    by: str,
+    desired: Desired | None = None,
+    target: str | None = None,
+) -> Pipeline:
+    """A further version, which becomes the one to run; a pipeline about to be deleted stays."""
+    highest = select(func.coalesce(func.max(versions.c.number), 0)).where(versions.c.pipeline == name)
+    number = connection.execute(highest).scalar_one() + 1
+    values: dict[str, Any] = {"version": number, "labels": dict(draft.labels), "deleting_at": None}
+    values |= {} if desired is None else {"desired": desired}
+    values |= {} if target is None else {"target": target}
+    changed = _change(connection, name, revision, now, **values)
+    _keep(connection, name, number, draft, now, by)
+    return changed
+
+
+def steer(
+    connection: Connection,
+    name: str,
+    *,
+    revision: int,
+    now: dt.datetime,
+    desired: Desired,
+    target: str | None = None,
+    version: int | None = None,
+) -> Pipeline:
+    """Starts or stops it. To start what should run already asks the supervisor to try once more."""
+    values: dict[str, Any] = {"desired": desired, "deleting_at": None}
+    values |= {} if target is None else {"target": target}
+    values |= {} if version is None else {"version": version}
+    return _change(connection, name, revision, now, **values)
+
+
+def mark_for_deletion(connection: Connection, name: str, *, revision: int, now: dt.datetime) -> Pipeline:
+    """It is stopped, and forgotten when it has ended."""
+    return _change(connection, name, revision, now, desired="stopped", deleting_at=now)
+
+
+def ended_and_deleted(connection: Connection) -> list[str]:
+    """The pipelines marked for deletion that no run belongs to any more."""
+    running = exists().where(runs.c.pipeline == pipelines.c.name, runs.c.ended_at.is_(None))
+    query = select(pipelines.c.name).where(pipelines.c.deleting_at.is_not(None), ~running)
+    return list(connection.execute(query).scalars())
+
+
+def forget(connection: Connection, name: str) -> None:
+    """Removes a pipeline with all its history; the audit log still knows of it."""
+    connection.execute(delete(pipelines).where(pipelines.c.name == name))
+
+
+def observe(
+    connection: Connection,
+    name: str,
+    *,
+    state: str,
+    reason: str,
+    generation: int,
+    now: dt.datetime,
+    target: str,
+    default_target: str,
+) -> None:
+    """Notes what the supervisor has seen, the generation it has acted on, and where it has put the pipeline.
+
+    Where someone has asked for another target meanwhile, that stays.
+    """
+    values = {"state": state, "state_reason": reason, "observed_generation": generation}
+    since = case((pipelines.c.state == state, pipelines.c.state_since), else_=literal(now, UtcTime()))
+    moved = (pipelines.c.generation == generation) & (func.coalesce(pipelines.c.target, default_target) != target)
+    place = case((moved, literal(target, NAME)), else_=pipelines.c.target)
+    known = update(pipelines).where(pipelines.c.name == name)
+    connection.execute(known.values(**values, state_since=since, target=place))
+
+
+def _change(connection: Connection, name: str, revision: int, now: dt.datetime, **values: Any) -> Pipeline:
+    changed = connection.execute(
+        update(pipelines)
+        .where(pipelines.c.name == name, pipelines.c.revision == revision)
+        .values(**values, revision=pipelines.c.revision + 1, generation=pipelines.c.generation + 1, updated_at=now)
+    )
+    found = get(connection, name)
+    if changed.rowcount != 1:
+        raise PenstockError.of("STALE_REVISION", name=name, found=found.revision, expected=revision)
+    return found
+
+
+def _keep(connection: Connection, name: str, number: int, draft: Draft, now: dt.datetime, by: str) -> None:
+    values: dict[str, Any] = {"pipeline": name, "number": number, "kind": draft.kind, "text": draft.text}
+    values |= {"checksum": checksum(draft.text), "document": dict(draft.document), "created_at": now, "created_by": by}
+    connection.execute(insert(versions).values(values))

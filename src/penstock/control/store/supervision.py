@@ -1,0 +1,134 @@
+"""The store as the supervisor sees it: one read and one write a tick."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from sqlalchemy import Connection, insert, select
+
+from penstock.control.files import DataFolder
+from penstock.control.store import failover, history, pipelines, runs
+from penstock.control.store.database import Store
+from penstock.control.store.schema import events
+from penstock.control.store.schema import pipelines as table
+from penstock.control.supervisor.ports import BatchOf, Changes, Event, Snapshot, State, Wanted
+
+
+class SupervisorStore:
+    """What `penstock.control.supervisor.ports.Store` asks for, on a database and a folder of files."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: DataFolder,
+        default_target: str,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        self._now = now
+        self._store = store
+        self._folder = folder
+        self._default_target = default_target
+        self._written: dict[str, tuple[tuple[dt.datetime, int], str]] = {}
+        """Of each pipeline the version whose file is known to be there; a name may be given again."""
+
+    def load(self, since: dt.datetime) -> Snapshot:
+        """What there is now. Deleted pipelines whose runs have ended go; files of versions that are to run come."""
+        self._forget_deleted()
+        with self._store.reading() as connection:
+            wanted = tuple(self._wanted(connection, pipeline) for pipeline in pipelines.every(connection))
+            return Snapshot(
+                wanted,
+                tuple(runs.recent(connection, since)),
+                tuple(failover.open_notices(connection)),
+                tuple(failover.open_failovers(connection)),
+            )
+
+    def save(self, changes: Changes) -> None:
+        """All of it or nothing. What belongs to a pipeline that is gone is left out."""
+        with self._store.writing() as connection:
+            names = set(connection.execute(select(table.c.name)).scalars())
+            runs.put(connection, (run for run in changes.runs.values() if run.pipeline in names))
+            for name, change in changes.states.items():
+                pipelines.observe(
+                    connection,
+                    name,
+                    state=change.state,
+                    reason=change.reason,
+                    generation=change.observed_generation,
+                    now=change.at,
+                    target=change.target,
+                    default_target=self._default_target,
+                )
+            history.add_batches(connection, (numbers(each) for each in changes.batches if each.pipeline in names))
+            for failure in changes.failures:
+                if failure.pipeline in names:
+                    history.add_exception(connection, failure.pipeline, failure.run, failure.problem, now=failure.at)
+            _add_events(connection, (each for each in changes.events if each.pipeline in {*names, None}))
+            failover.put_notices(connection, changes.notices)
+            failover.put_failovers(connection, (move for move in changes.failovers if move.pipeline in names))
+
+    def _forget_deleted(self) -> None:
+        with self._store.reading() as connection:
+            if not pipelines.ended_and_deleted(connection):
+                return
+        with self._store.writing() as connection:
+            for name in pipelines.ended_and_deleted(connection):
+                pipelines.forget(connection, name)
+                # Cut off before it is noted, there is nothing left to move the next time.
+                self._folder.put_aside(name, self._now())
+
+    def _wanted(self, connection: Connection, pipeline: pipelines.Pipeline) -> Wanted:
+        return Wanted(
+            name=pipeline.name,
+            desired=pipeline.desired,
+            generation=pipeline.generation,
+            version=pipeline.version,
+            file=self._file(connection, pipeline),
+            target=pipeline.target or self._default_target,
+            state=cast(State, pipeline.state),
+            state_reason=pipeline.state_reason,
+            observed_generation=pipeline.observed_generation,
+        )
+
+    def _file(self, connection: Connection, pipeline: pipelines.Pipeline) -> str:
+        wanted = (pipeline.created_at, pipeline.version)
+        known, path = self._written.get(pipeline.name, (None, ""))
+        if known != wanted:
+            version = pipelines.version(connection, pipeline.name, pipeline.version)
+            path = str(self._folder.write_version(version.pipeline, version.number, version.kind, version.text))
+            self._written[pipeline.name] = (wanted, path)
+        return path
+
+
+def numbers(batch: BatchOf) -> history.BatchNumbers:
+    """A batch as a run tells of it, in the columns of history; what is counted by node goes to the details."""
+    line = batch.line
+    by_node = {"rows_in": line.rows_in, "rows_out": line.rows_out, "late": line.late, "dead": line.dead}
+    by_node |= {"filtered": line.filtered, "phases_ms": line.phases_ms, "sink_ms": line.sink_ms}
+    by_node |= {"sink_retries": line.sink_retries}
+    details: dict[str, Any] = {key: dict(value) for key, value in by_node.items() if value}
+    return history.BatchNumbers(
+        pipeline=batch.pipeline,
+        run=batch.run,
+        batch=line.batch,
+        at=line.at,
+        duration_ms=line.duration_ms,
+        rows_in=sum(line.rows_in.values()),
+        rows_out=sum(line.rows_out.values()),
+        late=sum(line.late.values()),
+        dead=sum(line.dead.values()),
+        filtered=sum(line.filtered.values()),
+        watermark=line.watermark,
+        state_rows=line.state_rows,
+        state_bytes=line.state_bytes,
+        balanced=line.balanced,
+        details=details,
+    )
+
+
+def _add_events(connection: Connection, found: Iterable[Event]) -> None:
+    rows = [{**vars(each), "data": dict(each.data)} for each in found]
+    if rows:
+        connection.execute(insert(events), rows)

@@ -1,0 +1,183 @@
+"""Pipeline files that someone sends to the server: read, and checked against its rules, without running their code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from penstock.control.auth.roles import Role
+from penstock.control.policy import Policy
+from penstock.control.store.pipelines import Draft, FileKind
+from penstock.errors import CODES, Location, PenstockError, Problem, Severity
+from penstock.frontends.assemble import assemble
+from penstock.frontends.sql import parse_sql
+from penstock.frontends.yaml import parse_yaml
+from penstock.graph.build import build
+from penstock.graph.validate import check
+from penstock.spec.dump import as_document
+from penstock.spec.location import PipelineFile, Places
+from penstock.spec.pipeline import Pipeline
+
+_KINDS: Mapping[str, FileKind] = {".yaml": "yaml", ".yml": "yaml", ".sql": "sql", ".py": "py"}
+_PATIENCE = 60.0
+"""Seconds that reading a Python file may take."""
+_SECRET_ENVIRONMENT = re.compile(r"PENSTOCK_|.*(TOKEN|SECRET|PASSWORD|KEY)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A file by the name its sender knows it by, which is never used as a path."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A file that the server would take."""
+
+    path: str
+    kind: FileKind
+    text: str
+    pipeline: Pipeline
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def draft(self) -> Draft:
+        return Draft(self.kind, self.text, dict(self.pipeline.labels), as_document(self.pipeline))
+
+
+def check_all(files: Iterable[Submitted], policy: Policy, role: Role) -> list[Checked]:
+    """Reads all files; raises everything that is wrong with any of them."""
+    checked: list[Checked] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            checked.append(check_file(file, policy, role))
+        except PenstockError as error:
+            problems += error.problems
+    problems += _repeated(checked)
+    if problems:
+        raise PenstockError(problems)
+    return checked
+
+
+def check_file(file: Submitted, policy: Policy, role: Role) -> Checked:
+    """Reads one file; raises everything that is wrong with it."""
+    kind = _KINDS.get(PurePosixPath(file.path).suffix.lower())
+    if kind is None:
+        raise PenstockError.of("FILE_KIND_UNKNOWN", Location(file.path), path=file.path)
+    if kind == "py" and not role.covers(Role.CODER):
+        raise PenstockError.of("CODE_NOT_ALLOWED", Location(file.path), where=file.path, what="a Python file")
+    read = _read(file, kind, policy.folder)
+    refused = policy.problems(read, role)
+    if refused:
+        raise PenstockError(refused)
+    # Whether what it names is there is seen where it runs: to ask would let anyone make the server reach out.
+    found = check(build(read), outside=False)
+    errors = [problem for problem in found if problem.severity is Severity.ERROR]
+    if errors:
+        raise PenstockError(errors)
+    return Checked(file.path, kind, file.text, read.pipeline, tuple(found))
+
+
+def from_document(document: Mapping[str, Any]) -> Pipeline | None:
+    """A pipeline that was taken earlier; None if this Penstock can no longer read it."""
+    try:
+        return assemble(document, Places("stored"))
+    except PenstockError:
+        return None
+
+
+def _read(file: Submitted, kind: FileKind, folder: Path) -> PipelineFile:
+    shown = Path(file.path)
+    if kind == "py":
+        return PipelineFile(_from_python(file), Places(file.path), folder / "pipeline.py")
+    read = parse_sql(file.text, shown) if kind == "sql" else parse_yaml(file.text, shown)
+    # Relative paths start in the server's folder, wherever the file was sent from.
+    return PipelineFile(read.pipeline, read.places, folder / f"pipeline.{kind}")
+
+
+def _repeated(checked: Sequence[Checked]) -> Iterable[Problem]:
+    first: dict[str, str] = {}
+    for item in checked:
+        name = item.pipeline.name
+        if name in first:
+            yield Problem("SPEC_DUPLICATE_NAME", {"name": name, "first": first[name]}, Location(item.path))
+        first.setdefault(name, item.path)
+
+
+# --- Python files, in a process of their own ---------------------------------------------------------------
+
+
+def _from_python(file: Submitted) -> Pipeline:
+    with tempfile.TemporaryDirectory(prefix="penstock-examine-") as folder:
+        path = Path(folder, "pipeline.py")
+        path.write_text(file.text, "utf-8")
+        found = _examined(path, file.path)
+    if "problems" in found:
+        raise PenstockError(_told(item, str(path), file.path) for item in found["problems"])
+    return assemble(found["document"], Places(file.path))
+
+
+def _examined(path: Path, shown: str) -> dict[str, Any]:
+    command = [sys.executable, "-P", "-m", "penstock.control.examine", str(path)]
+    with tempfile.TemporaryFile() as answer:
+        process = subprocess.Popen(
+            command,
+            cwd=path.parent,
+            env=_harmless(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=answer,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            reason = f"it was not read within {_PATIENCE:.0f} seconds"
+            raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason) from None
+        finally:
+            _end(process)
+        answer.seek(0)
+        try:
+            found = json.loads(answer.read(10_000_000))
+        except ValueError:
+            found = None
+    if code != 0 or not isinstance(found, dict) or not ({"problems", "document"} & found.keys()):
+        reason = f"its process ended with {code}"
+        raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason)
+    return found
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Also what it has started, which may outlive it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what may be secret: the code has no business with it before it runs."""
+    kept = {key: value for key, value in environment.items() if not _SECRET_ENVIRONMENT.match(key)}
+    if "PYTHONPATH" in kept:
+        kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in kept["PYTHONPATH"].split(os.pathsep))
+    return kept
+
+
+def _told(item: Mapping[str, Any], path: str, shown: str) -> Problem:
+    """A problem as the process told it, with the file's own name."""
+    code = item["code"] if item.get("code") in CODES else "EXAMINATION_FAILED"
+    params = {key: str(value).replace(path, shown) for key, value in item.get("params", {}).items()}
+    place = cast(dict[str, Any], item.get("location") or {})
+    return Problem(code, params, Location(shown, int(place.get("line", 1)), int(place.get("column", 1))))
