@@ -41,8 +41,8 @@ def draft(alert: str) -> pipelines.Draft:
     return pipelines.Draft("yaml", text, {"team": "news"}, as_document(read(text).pipeline))
 
 
-def look_at(version: int = 1, **sample: int) -> list[Seen]:
-    return [Seen("demo", replace(SAMPLE, unbalanced=0, **sample), "", version, "local", {"team": "news"})]
+def look_at(version: int = 1) -> list[Seen]:
+    return [Seen("demo", replace(SAMPLE, unbalanced=0), "", version, "local", {"team": "news"})]
 
 
 def test_the_alerts_of_the_version_that_runs_are_evaluated(store: Store) -> None:
