@@ -16,12 +16,16 @@ import sys
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import typer
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from pydantic.fields import FieldInfo
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
@@ -31,7 +35,14 @@ from penstock.cli.main import app
 from penstock.components.base import Backlog, Component, ComponentKind, Sink
 from penstock.components.registry import components
 from penstock.components.shared.crashpoints import MEANINGS
+from penstock.control.api.app import create_app
+from penstock.control.api.guard import role_of
+from penstock.control.api.services import Services
+from penstock.control.auth.roles import Role
+from penstock.control.config import ServerConfig
+from penstock.control.files import DataFolder
 from penstock.control.metrics import CATALOGUE, SERVER_CATALOGUE
+from penstock.control.store.database import Store
 from penstock.engine.progress import BatchReport, Status
 from penstock.errors import CODES, ErrorCode, Owner, Severity
 from penstock.frontends.assemble import METADATA_KEYS, TOP_KEYS
@@ -86,6 +97,8 @@ def generated_files() -> dict[Path, str]:
         GENERATED / "errors.md": errors_page(),
         GENERATED / "metrics.md": metrics_page(),
         GENERATED / "cli.md": cli_page(),
+        GENERATED / "server.md": server_page(),
+        GENERATED / "openapi.json": json.dumps(_api().openapi(), indent=1, sort_keys=True) + "\n",
         GENERATED / "penstock.schema.json": json.dumps(json_schema(), indent=2) + "\n",
         RESULTS: results_page(read_tally(ROOT / KILLS)),
         STUB.relative_to(ROOT): stub_text(),
@@ -193,6 +206,8 @@ def _words(annotation: Any) -> str:
         return f"mapping of names to {_several(_words(arguments[1]))}"
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return "mapping, see below" if annotation is not Config else "mapping"
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return "one of " + ", ".join(f"`{value}`" for value in annotation)
     return _SIMPLE_TYPES.get(annotation, "mapping")
 
 
@@ -229,8 +244,10 @@ def _default(info: FieldInfo) -> str:
     value = info.default
     if value is None or value in ((), {}):
         return "none"
-    if isinstance(value, Config):
+    if isinstance(value, Config) or (isinstance(value, dict) and isinstance(next(iter(value.values())), Config)):
         return "see below"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
@@ -390,6 +407,64 @@ as those of Prometheus do when a process is started again; `rate` and `increase`
 ## The server
 
 {_table(["Metric", "Unit", "What it is"], server)}"""
+
+
+# --- the server ----------------------------------------------------------------------------------------------
+
+
+def server_page() -> str:
+    """The server's configuration, roles and routes."""
+    roles = [[f"`{role}`", role.meaning] for role in Role]
+    sections = "\n".join(
+        f"## {' '.join(('Settings of', heading)) if heading else 'Settings'}\n\n{_doc(cls)}\n\n{_settings_table(cls)}"
+        for heading, cls in _server_settings()
+    )
+    return f"""\
+{_NOTE}
+# The server
+
+{sections}
+## Roles
+
+Each role may do all that the ones before it may.
+
+{_table(["Role", "What it may do"], roles)}
+## Routes
+
+All but the first few need a token, as `Authorization: Bearer TOKEN`. Lists come in pages: `next` of one is `after` of
+the following. What changes a pipeline takes its `ETag` as `If-Match`. Errors are `application/problem+json` (RFC 9457)
+with the codes of [the list](errors.md). [OpenAPI](openapi.json) has the shapes.
+
+{_table(["Route", "Role", "What it does"], _routes())}"""
+
+
+def _server_settings() -> Iterator[tuple[str, type[Config]]]:
+    """The configurations that make up the server's, each with the key under which it stands."""
+    yield "", ServerConfig
+    for name, info in ServerConfig.model_fields.items():
+        inner = [info.annotation, *typing.get_args(info.annotation)]
+        for cls in (cls for cls in inner if isinstance(cls, type) and issubclass(cls, Config)):
+            yield f"`{info.alias or name}`", cls
+
+
+def _settings_table(cls: type[Config]) -> str:
+    rows = [
+        [f"`{info.alias or name}`", _type_in_words(info), _default(info), info.description or ""]
+        for name, info in cls.model_fields.items()
+    ]
+    return _table(["Key", "Type", "Default", "What it is"], rows)
+
+
+def _routes() -> Iterator[list[str]]:
+    routes = [route for route in _api().routes if isinstance(route, APIRoute)]
+    for route in sorted(routes, key=lambda route: (role_of(route) is not None, route.path)):
+        (method,) = route.methods
+        yield [f"`{method} {route.path}`", f"`{role_of(route)}`" if role_of(route) else "none", route.description]
+
+
+@cache
+def _api() -> FastAPI:
+    return create_app(Services(Store("sqlite:///penstock.db"), ServerConfig(), DataFolder(Path())))
 
 
 # --- the command line ----------------------------------------------------------------------------------------

@@ -529,7 +529,21 @@ define(
     "{path} could not be examined: {reason}",
     "Run `penstock validate` on it to see what it does.",
 )
-define("INTERNAL", "something went wrong inside the server", "See its log, at {at}.", owner=Owner.BUG, exit_code=1)
+define(
+    "BIND_REFUSED",
+    "{host} can be reached from other machines, and the server has no certificate",
+    "Give it one (`tls` in its configuration), or say --insecure if something in front of it encrypts.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "PORT_TAKEN",
+    "port {port} of {host} is taken: {reason}",
+    "Choose another with --port, or end what uses it.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define("INTERNAL", "something went wrong inside the server", "See its log, at {mark}.", owner=Owner.BUG, exit_code=1)
 
 # --- running -----------------------------------------------------------------------------------------------
 define(

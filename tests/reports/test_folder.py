@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from penstock.reports import folder as folders
 from penstock.reports.codec import plain, read
 from penstock.reports.folder import START, Cursor, RunFolder
+from penstock.reports.log import read_log
 from penstock.reports.processes import birth, is_alive
 from penstock.reports.values import BacklogReport, BatchLine, LastBatch, LogLine, RunEnd, RunOrder, RunStatus
 
@@ -169,7 +170,7 @@ def test_the_log_is_read_from_its_oldest_part_on(folder: RunFolder) -> None:
     for name, number in (("run.jsonl.2", 1), ("run.jsonl.1", 2), ("run.jsonl", 3)):
         text = json.dumps(plain(LogLine(NOW, "INFO", "penstock", str(number))))
         (folder.log / name).write_text(f"{text}\nbroken\n", "utf-8")
-    assert [item.text for item in folder.log_lines()] == ["1", "2", "3"]
+    assert [item.text for item in read_log(folder)[0]] == ["1", "2", "3"]
 
 
 def test_a_process_is_told_from_a_later_one_of_the_same_number() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.reports.folder import RunFolder
+from penstock.reports.log import read_log
 from penstock.reports.values import RunOrder
 from penstock.runner.main import follow
 from penstock.testing.processes import Process
@@ -44,7 +45,7 @@ def test_a_mistake_in_the_pipeline_ends_the_run_with_its_place(tmp_path: Path) -
     assert (problem["code"], problem["owner"]) == ("INPUT_UNKNOWN", "author")
     assert problem["location"]["line"] == 8
     assert status.phase == "failed"
-    logged = list(folder.log_lines())
+    logged = list(read_log(folder)[0])
     assert [line.level for line in logged] == ["INFO", "ERROR"]
     assert logged[1].code == "INPUT_UNKNOWN"
     assert logged[1].text.startswith(f"{file}:8:")
@@ -55,14 +56,14 @@ def test_a_python_file_that_fails_is_told_and_what_it_printed_is_in_the_log(tmp_
     file = tmp_path / "versions" / "1.py"
     file.parent.mkdir()
     (tmp_path / "beside.py").write_text("NAME = 'a module where relative paths start'\n", "utf-8")
-    file.write_text("import beside\nprint(beside.NAME)\nraise RuntimeError('no')\n", "utf-8")
+    file.write_text("import os, beside\nos.write(1, beside.NAME.encode())\nraise RuntimeError('no')\n", "utf-8")
     folder = RunFolder(tmp_path / "run")
 
     assert follow(folder, order(tmp_path, file)) == 2
 
     assert folder.end is not None
     assert folder.end.problems[0]["code"] == "PYTHON_FILE_FAILED"
-    assert "a module where relative paths start" in [line.text for line in folder.log_lines()]
+    assert "a module where relative paths start" in [line.text for line in read_log(folder)[0]]
 
 
 def test_an_unexpected_error_is_a_bug_with_its_trace_in_the_log(
@@ -78,7 +79,7 @@ def test_an_unexpected_error_is_a_bug_with_its_trace_in_the_log(
 
     assert folder.end is not None
     assert (folder.end.problems[0]["code"], folder.end.problems[0]["owner"]) == ("RUN_FAILED", "bug")
-    assert any("Traceback" in (line.more or "") for line in folder.log_lines())
+    assert any("Traceback" in (line.more or "") for line in read_log(folder)[0])
 
 
 def test_without_an_order_there_is_nothing_to_do(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Only names that have been checked become parts of a path.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 from dataclasses import dataclass
@@ -44,11 +45,19 @@ class DataFolder:
         return self.pipeline(name) / "versions" / f"{int(number)}.{kind}"
 
     def write_version(self, name: str, number: int, kind: str, text: str) -> Path:
-        """The file of a version; it is written if it is not there yet."""
+        """The file of a version, with this text in it."""
         target = self.version(name, number, kind)
-        if not target.exists():
+        if not (target.exists() and target.read_bytes() == text.encode("utf-8")):
             target.parent.mkdir(parents=True, exist_ok=True)
             hidden = target.with_name(f".{target.name}.{os.getpid()}")
-            hidden.write_text(text, "utf-8")
+            hidden.write_bytes(text.encode("utf-8"))
             hidden.replace(target)
         return target
+
+    def put_aside(self, name: str, now: dt.datetime) -> None:
+        """Moves all files of a pipeline that is gone to `deleted/`, so that a new one of its name starts afresh."""
+        found = self.pipeline(name)
+        if found.exists():
+            kept = self.path / "deleted" / f"{name}-{now:%Y%m%dT%H%M%S%f}"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            found.rename(kept)

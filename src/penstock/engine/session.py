@@ -35,6 +35,8 @@ FIXED = {
     "spark.sql.runSQLOnFiles": "false",
     # Row counts are read from the plan as it runs; a plan that is rewritten on the way would lose them.
     "spark.sql.adaptive.enabled": "false",
+    # The driver is this process, whatever the master.
+    "spark.submit.deployMode": "client",
 }
 """Options that Penstock's promises rest on: they cannot be set from outside."""
 DEFAULTS = {
@@ -103,7 +105,9 @@ class Session:
     def _connect(self, options: SessionOptions) -> SparkSession:
         from pyspark.sql import SparkSession
 
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        # Workers of a cluster may have their Python elsewhere.
+        os.environ["PYSPARK_PYTHON"] = options.conf.get("spark.pyspark.python", sys.executable)
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ |= {"PYSPARK_GATEWAY_PORT": str(self.jvm.port), "PYSPARK_GATEWAY_SECRET": self.jvm.secret}
         try:
             spark = SparkSession.builder.getOrCreate()

@@ -17,7 +17,10 @@ import errno
 import fcntl
 import json
 import os
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +30,7 @@ from penstock.errors import PenstockError
 
 _IDENTITY = "pipeline.json"
 _LOCK = "lock"
+_OPENING_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,12 @@ class StateDir:
         refuse_foreign(path, name)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock, newest = self._take_lock(take_over=take_over)
-            found = read_identity(path) or Identity(name, uuid.uuid4().hex, 0)
-            self.identity = replace(found, epoch=max(found.epoch, newest) + 1)
-            self._sign()
-            self._save()
+            with _one_at_a_time(path):
+                self._lock, newest = self._take_lock(take_over=take_over)
+                found = read_identity(path) or Identity(name, uuid.uuid4().hex, 0)
+                self.identity = replace(found, epoch=max(found.epoch, newest) + 1)
+                self._sign()
+                self._save()
         except OSError as error:
             self.close()
             raise storage_error(error, path) from error
@@ -66,43 +71,23 @@ class StateDir:
             raise
 
     def _take_lock(self, *, take_over: bool) -> tuple[IO[str], int]:
-        """The lock, and the newest epoch that was noted in one."""
-        while True:
-            lock = (self.path / _LOCK).open("a+", encoding="utf-8")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                pid, epoch = _signature(lock)
-                lock.close()
-                if not take_over:
-                    raise PenstockError.of("STATE_IN_USE", path=self.path, pid=pid or "unknown") from None
-                own = self._replace_lock(epoch + 1)
-                if own is not None:
-                    return own, _signature(own)[1] - 1
-                continue
-            if _is_file(lock, self.path / _LOCK):
-                return lock, _signature(lock)[1]
-            # Another run has put its own file there between opening and locking.
-            lock.close()
-
-    def _replace_lock(self, epoch: int) -> IO[str] | None:
-        """Puts a lock file of its own in the place of one that another run holds; None if others were quicker.
-
-        Its name before that is its epoch, and only one can make a file of a name: no two runs have the same epoch.
-        """
-        epoch = max(epoch, *(int(item.suffix[1:]) + 1 for item in self.path.glob(f".{_LOCK}.*")), 0)
-        hidden = self.path / f".{_LOCK}.{epoch}"
+        """The lock, and the epoch of who had it before."""
+        lock = (self.path / _LOCK).open("a+", encoding="utf-8")
+        pid, epoch = _signature(lock)
         try:
-            lock = hidden.open("x+", encoding="utf-8")
-        except FileExistsError:
-            return None
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        lock.write(f"{os.getpid()} {epoch}")
-        lock.flush()
-        if _newest_epoch(self.path) >= epoch:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock, epoch
+        except BlockingIOError:
             lock.close()
-            hidden.unlink()
-            return None
+        if not take_over:
+            raise PenstockError.of("STATE_IN_USE", path=self.path, pid=pid or "unknown")
+        return self._replace_lock(), epoch
+
+    def _replace_lock(self) -> IO[str]:
+        """Puts a lock file of its own in the place of one that another run holds."""
+        hidden = self.path / f".{_LOCK}.{os.getpid()}"
+        lock = hidden.open("w+", encoding="utf-8")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         hidden.replace(self.path / _LOCK)
         return lock
 
@@ -113,7 +98,6 @@ class StateDir:
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()} {self.identity.epoch}")
         self._lock.flush()
-        self.refuse_overtaken()
 
     @property
     def overtaken(self) -> bool:
@@ -128,7 +112,7 @@ class StateDir:
 
     def _save(self) -> None:
         self.refuse_overtaken()
-        hidden = self.path / f".{_IDENTITY}.{self.identity.epoch}"
+        hidden = self.path / f".{_IDENTITY}.tmp"
         hidden.write_text(json.dumps(asdict(self.identity), indent=1) + "\n", "utf-8")
         hidden.replace(self.path / _IDENTITY)
 
@@ -189,6 +173,25 @@ class StateDir:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Opening a state folder is a matter of milliseconds, and for one run at a time."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + _OPENING_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise PenstockError.of("STATE_IN_USE", path=path, pid="unknown") from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _signature(lock: IO[str]) -> tuple[str, int]:

@@ -11,7 +11,7 @@ import datetime as dt
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -37,7 +37,7 @@ def read(kind: type[_T], found: Any) -> _T:
     """The dataclass of this kind; raises ValueError if what was found is something else."""
     if not isinstance(found, Mapping):
         raise ValueError(f"{kind.__name__} is not a mapping")
-    hints = _hints(kind)
+    hints = _hints(typing.cast(Hashable, kind))
     given = {name: _value(hint, found[name], name) for name, hint in hints.items() if name in found}
     try:
         return kind(**given)
@@ -46,7 +46,7 @@ def read(kind: type[_T], found: Any) -> _T:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Hashable) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.reports.codec import plain, read
-from penstock.reports.values import BatchLine, LogLine, RunEnd, RunOrder, RunStatus
+from penstock.reports.values import BatchLine, RunEnd, RunOrder, RunStatus
 
 PART_BYTES = 4_000_000
 PARTS_KEPT = 16
@@ -119,14 +118,6 @@ class RunFolder:
         older = [item for item in self.log.glob("run.jsonl.*") if item.suffix[1:].isdigit()]
         files = sorted(older, key=lambda item: -int(item.suffix[1:]))
         return [*files, self.lines] if self.lines.exists() else files
-
-    def log_lines(self) -> Iterator[LogLine]:
-        for file in self.log_files():
-            with file.open("rb") as lines:
-                for text in lines:
-                    line = _parsed(LogLine, text)
-                    if line is not None:
-                        yield line
 
     def _part(self, number: int) -> Path:
         return self.path / f"batches-{number:06d}.jsonl"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,9 +63,10 @@ class Course:
         unread = pending(self.graph, self.state.spool)
         if unread:
             self.tracker.begin_history(unread)
-            self._drive_to_end(self._analyse(unread), "reading history", once=True)
+            last = self._drive_to_end(self._analyse(unread), "reading history", once=True)
             if self.stop.is_set():
-                return self.tracker.status
+                return last
+            self.watch(replace(last, phase="reading history"))
             for history in unread.values():
                 reach("history.read", 0)
                 history.finish()
@@ -125,6 +126,11 @@ class Course:
                 running.release_idle()
                 self.watch(tracker.turn("waiting for data" if running.idle else phase))
             return tracker.turn("stopped" if self.stop.is_set() else "done")
+        except Exception:
+            # Batches that have finished right before are told all the same.
+            with suppress(Exception):
+                self.watch(tracker.turn(phase))
+            raise
         finally:
             running.close()
 

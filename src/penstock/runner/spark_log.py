@@ -26,7 +26,8 @@ _NOISE = tuple(
         ("GarbageCollectionMetrics", ""),
         ("ProcfsMetricsGetter", ""),
         ("MetricsConfig", ""),
-        ("Utils", "Your hostname .* resolves to|Set SPARK_LOCAL_IP|Service '.*' could not bind on port"),
+        ("Utils", "Your hostname.* resolves to|Set SPARK_LOCAL_IP|Service '.*' could not bind on port"),
+        ("SparkConf", "spark.local.dir will be overridden"),
         ("WindowExec", "No Partition Defined"),
         ("HeartbeatReceiver", "Removing executor driver"),
         ("SQLConf", "The SQL config '.*' has been deprecated|is deprecated"),
@@ -41,6 +42,8 @@ _NOISE = tuple(
     )
 )
 """What is said in any healthy run, by logger and text."""
+
+_PRINTED_NOISE = re.compile(r"WARNING: Using incubator modules|Picked up JAVA_TOOL_OPTIONS|Setting default log level")
 
 _SENTENCES = tuple(
     (re.compile(pattern), sentence)
@@ -73,6 +76,8 @@ def read_line(text: str, now: dt.datetime) -> LogLine | None:
     """What is to be kept of a line that came from the JVM; None if it is noise."""
     found = _parsed(text)
     if found is None:
+        if _PRINTED_NOISE.match(text):
+            return None
         return LogLine(now, "INFO", "output", _cut(text, _LONGEST_TEXT), None, _beyond(text))
     line = _log_line(found, now)
     return None if _is_noise(line) else explained(line)

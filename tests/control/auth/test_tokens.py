@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.control.auth import attempts
 from penstock.control.auth.attempts import FailedLogins
 from penstock.control.auth.roles import Grant, Role
-from penstock.control.auth.tokens import authenticate, digest, ensure_admin, new_token
+from penstock.control.auth.tokens import Doorman, digest, ensure_admin, new_token
 from penstock.control.store import access
 from penstock.control.store.database import Store
 from penstock.errors import PenstockError
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def refused(store: Store, token: str, now: dt.datetime = T0) -> str:
     with pytest.raises(PenstockError) as raised:
-        authenticate(store, token, now)
+        Doorman(store).authenticate(token, now)
     return raised.value.problems[0].message
 
 
@@ -42,7 +42,7 @@ def test_the_first_start_makes_an_admin_whose_token_only_the_owner_reads(store: 
     assert token is not None
     assert (tmp_path / "admin.token").read_text() == token + "\n"
     assert stat.S_IMODE((tmp_path / "admin.token").stat().st_mode) == 0o600
-    assert authenticate(store, token, T0).role is Role.ADMIN
+    assert Doorman(store).authenticate(token, T0).role is Role.ADMIN
     assert ensure_admin(store, tmp_path, T0) is None
 
 
@@ -75,8 +75,8 @@ def test_unknown_expired_and_revoked_tokens_sound_the_same(store: Store) -> None
     with store.writing() as connection:
         access.add_token(connection, "x", digest(expired), role="admin", now=T0, expires_at=T0 + MINUTE)
         made = access.add_token(connection, "y", digest(revoked), role="admin", now=T0)
-    assert authenticate(store, expired, T0).who == "x"
-    assert authenticate(store, revoked, T0).who == "y"
+    assert Doorman(store).authenticate(expired, T0).who == "x"
+    assert Doorman(store).authenticate(revoked, T0).who == "y"
     with store.writing() as connection:
         access.revoke_token(connection, made.id, now=T0)
     told = {
@@ -88,12 +88,33 @@ def test_unknown_expired_and_revoked_tokens_sound_the_same(store: Store) -> None
     assert len(told) == 1
 
 
+def test_what_was_learnt_is_known_for_a_moment_only(store: Store) -> None:
+    token = new_token()
+    with store.writing() as connection:
+        made = access.add_token(connection, "x", digest(token), role="viewer", now=T0, expires_at=T0 + MINUTE)
+    doorman = Doorman(store)
+    assert doorman.recognise(token, T0) is None
+    doorman.authenticate(token, T0)
+    assert doorman.recognise(token, T0 + dt.timedelta(seconds=1)) is not None
+    assert doorman.recognise(token, T0 + dt.timedelta(seconds=2)) is None
+    assert doorman.recognise(token, T0 - dt.timedelta(seconds=1)) is None
+    doorman.authenticate(token, T0 + MINUTE - dt.timedelta(seconds=1))
+    assert doorman.recognise(token, T0 + MINUTE) is None
+    doorman.authenticate(token, T0)
+    with store.writing() as connection:
+        access.revoke_token(connection, made.id, now=T0)
+    doorman.forget()
+    assert doorman.recognise(token, T0) is None
+    assert refused(store, token)
+
+
 def test_use_is_noted_to_the_minute(store: Store) -> None:
     token = new_token()
     with store.writing() as connection:
         made = access.add_token(connection, "x", digest(token), role="viewer", now=T0)
+    doorman = Doorman(store)
     for seconds in (0, 30, 61):
-        authenticate(store, token, T0 + dt.timedelta(seconds=seconds))
+        doorman.authenticate(token, T0 + dt.timedelta(seconds=seconds))
         with store.reading() as connection:
             used = access.get_token(connection, made.id).last_used_at
         assert used == T0 + dt.timedelta(seconds=61 if seconds == 61 else 0)

@@ -101,7 +101,9 @@ def test_times_keep_their_moment_whatever_their_zone(store: Store) -> None:
     assert created.tzinfo is dt.UTC
 
 
-@pytest.mark.parametrize("url", ["mysql://host/db", "nonsense", "sqlite+aiosqlite:///x"])
+@pytest.mark.parametrize(
+    "url", ["mysql://host/db", "nonsense", "sqlite+aiosqlite:///x", "sqlite://", "sqlite:///:memory:"]
+)
 def test_other_databases_are_refused_in_words(url: str) -> None:
     with pytest.raises(PenstockError) as raised:
         Store(url)

@@ -121,9 +121,10 @@ def test_deletion_waits_for_the_run_and_takes_all_of_it(store: Store) -> None:
         runs.put(connection, [run])
         pipelines.mark_for_deletion(connection, "a", revision=1, now=LATER)
         assert pipelines.get(connection, "a").desired == "stopped"
-        assert pipelines.forget_ended(connection) == []
+        assert pipelines.ended_and_deleted(connection) == []
         runs.put(connection, [Run(**{**vars(run), "ended_at": LATER, "outcome": "stopped"})])
-        assert pipelines.forget_ended(connection) == ["a"]
+        assert pipelines.ended_and_deleted(connection) == ["a"]
+        pipelines.forget(connection, "a")
         assert [pipeline.name for pipeline in pipelines.every(connection)] == ["b"]
         assert runs.listed(connection).items == ()
         with pytest.raises(PenstockError):
@@ -135,7 +136,7 @@ def test_starting_again_takes_a_deletion_back(store: Store) -> None:
         create(connection, "a")
         pipelines.mark_for_deletion(connection, "a", revision=1, now=LATER)
         pipelines.steer(connection, "a", revision=2, now=LATER, desired="running")
-        assert pipelines.forget_ended(connection) == []
+        assert pipelines.ended_and_deleted(connection) == []
         assert pipelines.get(connection, "a").deleting_at is None
 
 

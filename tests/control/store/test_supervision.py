@@ -130,6 +130,34 @@ def test_a_deleted_pipeline_goes_once_its_run_has_ended(store: Store, port: Supe
     assert port.load(T0).pipelines == ()
 
 
+def test_a_new_pipeline_of_an_old_name_starts_afresh(store: Store, port: SupervisorStore, tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    with store.writing() as connection:
+        create(connection, "a")
+    port.load(T0)
+    folder.state("a").mkdir()
+    (folder.state("a") / "kept").write_text("what it knew")
+    with store.writing() as connection:
+        pipelines.mark_for_deletion(connection, "a", revision=1, now=T0)
+    port.load(T0)
+    assert not folder.pipeline("a").exists()
+    assert [path.read_text() for path in (tmp_path / "deleted").glob("a-*/state/kept")] == ["what it knew"]
+    with store.writing() as connection:
+        pipelines.create(connection, "a", draft("another text"), now=T0 + HOUR, by="ann")
+    (wanted,) = port.load(T0).pipelines
+    assert Path(wanted.file).read_text() == "another text"
+    assert not folder.state("a").exists()
+
+
+def test_a_damaged_version_file_is_mended(store: Store, port: SupervisorStore, tmp_path: Path) -> None:
+    with store.writing() as connection:
+        create(connection, "a")
+    (wanted,) = port.load(T0).pipelines
+    Path(wanted.file).write_text("something else")
+    (again,) = SupervisorStore(store, DataFolder(tmp_path), "local").load(T0).pipelines
+    assert Path(again.file).read_text() == "one"
+
+
 def test_a_name_that_leaves_the_folder_is_no_name(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     for name in ("..", "../x", "a/b", "A", "", "a\x00", "%2e%2e"):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.control.supervisor.decide import Case, Decision, decide, in_a_row, next_target, pause
@@ -247,12 +247,13 @@ def test_rules_that_hold_whatever_happens(
         assert run.stop_asked_at is None, "asked once"
 
 
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1000), budget=st.integers(0, 10))
 def test_a_pipeline_that_always_fails_is_never_started_more_often_than_its_budget(seed: int, budget: int) -> None:
-    """Six hours of a run that dies three seconds after each start, looked at every ten seconds."""
+    """Six hours of a run that dies three seconds after each start, looked at every twenty seconds."""
     past: list[Run] = []
     starts: list[dt.datetime] = []
-    for step in range(0, 6 * 3600, 10):
+    for step in range(0, 6 * 3600, 20):
         now = NOW + dt.timedelta(seconds=step)
         recent = [run for run in past if run.started_at > now - dt.timedelta(hours=1)] or past[-1:]
         found = decide(Case(WANTED, None, past=recent), now)

@@ -82,6 +82,14 @@ def test_something_that_waits_and_is_not_read_is_stalled() -> None:
     assert (found.state, "wait and are not read" in found.evidence) == ("STALLED", True)
 
 
+def test_a_driver_that_hangs_is_told_from_one_that_waits() -> None:
+    trail = running(10)
+    for at in range(10, 100):
+        trail = follow(trail, status(at, 9, turned_at=after(10)), (), after(at))
+    evidence = "no batch has finished for 1 min 30 s, and its driver hangs for 1 min 29 s"
+    assert judge(trail, after(99)) == Health("STALLED", evidence)
+
+
 def test_a_long_trigger_or_long_batches_are_no_stall() -> None:
     slow = followed(
         *((at * 60, status(at * 60, at, trigger_ms=60_000), [line(at, duration_ms=50_000)]) for at in range(5))

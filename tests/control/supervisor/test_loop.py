@@ -47,7 +47,10 @@ def test_what_is_wanted_runs_and_reports_and_stops_when_it_is_not(world: World) 
     assert world.supervisor.live()["demo"].status is not None
 
     world.store.want("demo", desired="stopped")
+    world.tick()
+    assert (world.state("demo"), world.store.pipeline("demo").observed_generation) == ("STOPPING", 1)
     world.until(lambda: world.state("demo") == "STOPPED", "it stopped")
+    assert world.store.pipeline("demo").observed_generation == 2
     (ended,) = world.store.runs("demo")
     assert (ended.outcome, ended.exit_code, ended.epoch) == ("stopped", 0, 1)
     assert world.store.kinds("demo") == ["start", "stop", "run_ended"]
@@ -180,7 +183,8 @@ def test_pipelines_go_on_without_the_store_and_it_learns_later_what_happened(wor
     for _ in range(5):
         world.tick()
         time.sleep(0.05)
-    assert world.supervisor.store_down == "the store is down"
+    down = world.supervisor.store_down
+    assert down == "the store is down"
     world.clock.skip(5)
     world.until(lambda: world.supervisor.live()["demo"].health.state == "RUNNING", "a new run without the store")
     world.store.down = False
@@ -213,6 +217,11 @@ def test_a_notice_moves_pipelines_and_the_times_are_kept(tmp_path: Path) -> None
         assert [run.target for run in world.store.runs("demo")] == ["spot", "calm"]
         assert world.store.pipeline("demo").target == "calm"
         assert world.store.kinds("demo") == ["start", "fail_over", "run_ended", "start", "failover_done"]
+        hook = HookNotices()
+        world.heralds = (hook,)
+        world.serve()
+        world.tick()
+        assert [item.target for item in world.store.snapshot.notices] == ["spot"], "a new server still knows it"
         hook.withdraw("spot")
         world.tick()
         assert world.store.snapshot.notices == ()

@@ -173,7 +173,8 @@ class Oidc:
         addresses = [str(found.get(name, "")) for name in names]
         if not all(trusted_address(address) for address in addresses):
             raise _failed("the issuer names an address without https")
-        self._issuer = _Issuer(*addresses, at=self._now())
+        authorization, token, keys = addresses
+        self._issuer = _Issuer(authorization, token, keys, self._now())
         return self._issuer
 
     def _key_set(self, *, fresh: bool) -> KeySet:

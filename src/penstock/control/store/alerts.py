@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from penstock.control.store.pages import Page, page
 from penstock.control.store.pipelines import Labels, within
-from penstock.control.store.records import insert_missing, maker
+from penstock.control.store.records import insert_missing, insert_numbered, maker
 from penstock.control.store.schema import alerts, notifications, silences
 from penstock.errors import PenstockError
 
@@ -87,8 +87,7 @@ def open_alert(
     fired_at: dt.datetime | None = None,
 ) -> int:
     values = {"pipeline": pipeline, "rule": rule, "severity": severity, "state": state, "since": since}
-    added = connection.execute(insert(alerts).values(**values, evidence=evidence, fired_at=fired_at))
-    return int(added.inserted_primary_key[0])
+    return insert_numbered(connection, alerts, {**values, "evidence": evidence, "fired_at": fired_at})
 
 
 def change_alert(connection: Connection, alert: int, **values: Any) -> None:
@@ -141,8 +140,7 @@ def add_silence(
     now: dt.datetime,
 ) -> Silence:
     values = {"pipeline": pipeline, "rule": rule, "until": until, "created_at": now, "created_by": by, "why": why}
-    added = connection.execute(insert(silences).values(values))
-    return get_silence(connection, int(added.inserted_primary_key[0]))
+    return get_silence(connection, insert_numbered(connection, silences, values))
 
 
 def get_silence(connection: Connection, silence: int) -> Silence:

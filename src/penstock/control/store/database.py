@@ -15,7 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from penstock.errors import PenstockError
@@ -85,6 +85,8 @@ def _checked(url: str | URL) -> URL:
         raise _unusable("its URL cannot be read", "Write postgresql://user@host/database.") from None
     if found.drivername in ("postgresql", "postgres"):
         found = found.set(drivername="postgresql+psycopg")
+    if found.drivername == "sqlite" and found.database in (None, "", ":memory:"):
+        raise _unusable("its URL names no file", "Write sqlite:///FILE.")
     if found.drivername not in ("sqlite", "postgresql+psycopg"):
         raise _unusable(f"'{found.drivername}' is not supported", "Use sqlite:///FILE or postgresql://….")
     return found
@@ -122,6 +124,8 @@ def _told() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
+    except (DataError, UnicodeEncodeError) as error:
+        raise PenstockError.of("REQUEST_INVALID", reason="a value cannot be stored") from error
     except DBAPIError as error:
         raise PenstockError.of("STORE_DOWN", reason=_reason(error.orig)) from error
     except PoolTimeout as error:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, 
 
 from penstock.control.store.pages import Page, page
 from penstock.control.store.pipelines import Labels, within
-from penstock.control.store.records import insert_missing, maker
+from penstock.control.store.records import insert_missing, insert_numbered, maker
 from penstock.control.store.schema import COUNTS, batches, events, exceptions, pipelines, savepoints
 from penstock.errors import Problem
 
@@ -189,8 +189,7 @@ def add_savepoint(
     note: str = "",
 ) -> int:
     values = {"pipeline": pipeline, "version": version, "at": now, "path": path, "bytes": size}
-    added = connection.execute(insert(savepoints).values(**values, batch=batch, note=note))
-    return int(added.inserted_primary_key[0])
+    return insert_numbered(connection, savepoints, {**values, "batch": batch, "note": note})
 
 
 def savepoints_of(

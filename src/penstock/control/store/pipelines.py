@@ -218,14 +218,16 @@ def mark_for_deletion(connection: Connection, name: str, *, revision: int, now: 
     return _change(connection, name, revision, now, desired="stopped", deleting_at=now)
 
 
-def forget_ended(connection: Connection) -> list[str]:
-    """Removes the pipelines marked for deletion that no run belongs to any more, with all their history."""
+def ended_and_deleted(connection: Connection) -> list[str]:
+    """The pipelines marked for deletion that no run belongs to any more."""
     running = exists().where(runs.c.pipeline == pipelines.c.name, runs.c.ended_at.is_(None))
     query = select(pipelines.c.name).where(pipelines.c.deleting_at.is_not(None), ~running)
-    names = list(connection.execute(query).scalars())
-    if names:
-        connection.execute(delete(pipelines).where(pipelines.c.name.in_(names)))
-    return names
+    return list(connection.execute(query).scalars())
+
+
+def forget(connection: Connection, name: str) -> None:
+    """Removes a pipeline with all its history; the audit log still knows of it."""
+    connection.execute(delete(pipelines).where(pipelines.c.name == name))
 
 
 def observe(

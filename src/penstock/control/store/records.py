@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, insert
 from sqlalchemy.dialects import postgresql, sqlite
 
 _T = TypeVar("_T")
@@ -20,6 +20,12 @@ def maker(cls: type[_T]) -> Callable[[RowMapping], _T]:
         return cls(**{name: row[name] for name in names})
 
     return make
+
+
+def insert_numbered(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
+    """Inserts a row; the number it got."""
+    statement = insert(table).values(dict(values)).returning(table.c.id)
+    return int(connection.execute(statement).scalar_one())
 
 
 def insert_missing(

@@ -45,6 +45,13 @@ def last_of(connection: Connection, pipeline: str) -> StoredRun | None:
     return None if row is None else _stored(row)
 
 
+def latest(connection: Connection) -> dict[str, StoredRun]:
+    """The newest run of each pipeline."""
+    newest = select(func.max(runs.c.sequence)).group_by(runs.c.pipeline)
+    rows = connection.execute(select(runs).where(runs.c.sequence.in_(newest))).mappings()
+    return {row["pipeline"]: _stored(row) for row in rows}
+
+
 def recent(connection: Connection, since: dt.datetime) -> list[Run]:
     """The open runs, the newest of each pipeline and all started since a time, in the order of their start."""
     newest = select(func.max(runs.c.sequence)).group_by(runs.c.pipeline)

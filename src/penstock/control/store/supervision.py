@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from sqlalchemy import Connection, insert, select
@@ -19,15 +19,23 @@ from penstock.control.supervisor.ports import BatchOf, Changes, Event, Snapshot,
 class SupervisorStore:
     """What `penstock.control.supervisor.ports.Store` asks for, on a database and a folder of files."""
 
-    def __init__(self, store: Store, folder: DataFolder, default_target: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        folder: DataFolder,
+        default_target: str,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        self._now = now
         self._store = store
         self._folder = folder
         self._default_target = default_target
-        self._written: dict[str, tuple[int, str]] = {}
-        """Of each pipeline the version whose file is known to be there."""
+        self._written: dict[str, tuple[tuple[dt.datetime, int], str]] = {}
+        """Of each pipeline the version whose file is known to be there; a name may be given again."""
 
     def load(self, since: dt.datetime) -> Snapshot:
-        """What there is now; the files of versions that are to run are there afterwards."""
+        """What there is now. Deleted pipelines whose runs have ended go; files of versions that are to run come."""
+        self._forget_deleted()
         with self._store.reading() as connection:
             wanted = tuple(self._wanted(connection, pipeline) for pipeline in pipelines.every(connection))
             return Snapshot(
@@ -60,7 +68,16 @@ class SupervisorStore:
             _add_events(connection, (each for each in changes.events if each.pipeline in {*names, None}))
             failover.put_notices(connection, changes.notices)
             failover.put_failovers(connection, (move for move in changes.failovers if move.pipeline in names))
-            pipelines.forget_ended(connection)
+
+    def _forget_deleted(self) -> None:
+        with self._store.reading() as connection:
+            if not pipelines.ended_and_deleted(connection):
+                return
+        with self._store.writing() as connection:
+            for name in pipelines.ended_and_deleted(connection):
+                pipelines.forget(connection, name)
+                # Cut off before it is noted, there is nothing left to move the next time.
+                self._folder.put_aside(name, self._now())
 
     def _wanted(self, connection: Connection, pipeline: pipelines.Pipeline) -> Wanted:
         return Wanted(
@@ -76,12 +93,12 @@ class SupervisorStore:
         )
 
     def _file(self, connection: Connection, pipeline: pipelines.Pipeline) -> str:
-        number, path = self._written.get(pipeline.name, (0, ""))
-        if number != pipeline.version:
+        wanted = (pipeline.created_at, pipeline.version)
+        known, path = self._written.get(pipeline.name, (None, ""))
+        if known != wanted:
             version = pipelines.version(connection, pipeline.name, pipeline.version)
-            number = version.number
-            path = str(self._folder.write_version(version.pipeline, number, version.kind, version.text))
-            self._written[pipeline.name] = (number, path)
+            path = str(self._folder.write_version(version.pipeline, version.number, version.kind, version.text))
+            self._written[pipeline.name] = (wanted, path)
         return path
 
 

@@ -11,6 +11,7 @@ import datetime as dt
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from penstock.control.supervisor.health import Health, span
@@ -234,7 +235,7 @@ def _budget(case: Case) -> int:
 def _restarts(case: Case, now: dt.datetime) -> list[Run]:
     """The starts of the last hour that followed a failure of the same generation."""
     found = []
-    for before, run in zip(case.past, case.past[1:], strict=False):
+    for before, run in pairwise(case.past):
         again = before.stop_asked_at is None and before.generation == run.generation == case.wanted.generation
         if again and run.started_at > now - _HOUR:
             found.append(run)

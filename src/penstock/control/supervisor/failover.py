@@ -8,8 +8,6 @@ from dataclasses import replace
 from penstock.control.supervisor.health import Health
 from penstock.control.supervisor.ports import Failover, Notice, Run
 
-_WELL = ("RUNNING", "IDLE")
-
 
 def begun(run: Run, to_target: str, noticed_at: dt.datetime) -> Failover:
     return Failover(run.pipeline, run.target, to_target, noticed_at)
@@ -25,9 +23,10 @@ def after_start(move: Failover, run: Run) -> Failover:
     return replace(move, to_target=run.target, started_at=run.started_at) if move.started_at is None else move
 
 
-def after_look(move: Failover, health: Health, now: dt.datetime) -> Failover:
+def after_look(move: Failover, health: Health, batches: int, now: dt.datetime) -> Failover:
     """It has caught up once it does well after its start, and has finished a batch or found nothing to read."""
-    done = move.started_at is not None and move.caught_up_at is None and health.state in _WELL
+    well = health.state == "IDLE" or (health.state == "RUNNING" and batches > 0)
+    done = move.started_at is not None and move.caught_up_at is None and well
     return replace(move, caught_up_at=now) if done else move
 
 

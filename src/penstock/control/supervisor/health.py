@@ -124,6 +124,8 @@ def _standing(trail: Trail, now: dt.datetime) -> Health | None:
     what = f"{waiting} wait" if waiting else f"it is {status.phase}"
     if status.phase == "waiting for data" and waiting:
         what = f"{waiting} wait and are not read"
+    if status.turned_at is not None and status.at - status.turned_at >= STANDING:
+        what = f"its driver hangs for {span(status.at - status.turned_at)}"
     return Health("STALLED", f"no batch has finished for {span(stands)}, and {what}")
 
 

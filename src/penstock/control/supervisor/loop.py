@@ -185,8 +185,8 @@ class Supervisor:
             except Exception as error:
                 # One pipeline that cannot be seen to must not keep the others from it.
                 self._note_trouble(tick, wanted, error)
-        self._forget()
         self._save(tick)
+        self._forget()
         for act in tick.acts:
             act()
         self.last_tick = now
@@ -198,6 +198,8 @@ class Supervisor:
                 self.store.save(self._pending)
                 self._pending = Changes()
             self.known = self.store.load(now - _HOUR)
+            if not self._loaded and self.listening is not None:
+                self.listening.restore(tuple(self.known.notices))
             self._loaded = True
             self.store_down = None
         except PenstockError as error:
@@ -281,7 +283,7 @@ class Supervisor:
                 silent = self.steady() - watched.trail.heard
                 adopted, status = watched.adopted, watched.status
                 watched.adopted = True
-                self._follow_moves(tick, wanted.name, judged)
+                self._follow_moves(tick, wanted.name, judged, 0 if status is None else status.batches)
         target = run.target if run is not None else wanted.target
         order = (target, *self.targets().get(target, Target()).failover)
         notices = tuple(self.known.notices)
@@ -340,9 +342,9 @@ class Supervisor:
     def _moves(self, pipeline: str) -> list[Failover]:
         return [move for move in self.known.failovers if move.pipeline == pipeline]
 
-    def _follow_moves(self, tick: Tick, pipeline: str, judged: Health) -> None:
+    def _follow_moves(self, tick: Tick, pipeline: str, judged: Health, batches: int) -> None:
         for move in self._moves(pipeline):
-            now = failover.after_look(move, judged, tick.now)
+            now = failover.after_look(move, judged, batches, tick.now)
             if now != move:
                 took = failover.seconds(now)
                 tick.changes.failovers.append(now)
@@ -437,8 +439,10 @@ class Supervisor:
 
     def _note_state(self, tick: Tick, wanted: Wanted, run: Run | None, past: Sequence[Run], decision: Decision) -> None:
         moved = run.target if run is not None and decision.kind == "start" and run.target != wanted.target else None
-        # What was wanted has been seen to once a run of it is there, or none is wanted.
-        seen_to = run.version == wanted.version if run is not None else decision.kind != "start"
+        # What was wanted has been seen to once a run of it is there, or none where none is wanted.
+        seen_to = run is None or (
+            wanted.desired == "running" and run.version == wanted.version and run.stop_asked_at is None
+        )
         generation = wanted.generation if seen_to else wanted.observed_generation
         same = decision.state == wanted.state and decision.reason == wanted.state_reason
         if same and generation == wanted.observed_generation and moved is None:

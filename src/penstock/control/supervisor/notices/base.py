@@ -22,6 +22,9 @@ class Herald(Protocol):
     def notices(self) -> tuple[Notice, ...]:
         """The notices that hold now. May take a while, and may fail: then nothing has changed."""
 
+    def restore(self, known: tuple[Notice, ...]) -> None:
+        """Is told once, after a start of the server, what held before; most find that out anew."""
+
 
 class Listening(threading.Thread):
     """Asks heralds in a thread of its own, so that a slow address does not hold a tick up."""
@@ -37,6 +40,11 @@ class Listening(threading.Thread):
     def heard(self) -> dict[str, tuple[Notice, ...]]:
         """What each herald said last; one that could not be asked yet is missing."""
         return dict(self._heard)
+
+    def restore(self, known: tuple[Notice, ...]) -> None:
+        for herald in self._heralds:
+            herald.restore(known)
+            self._heard.pop(herald.name, None)
 
     def ask(self) -> None:
         for herald in self._heralds:

@@ -21,6 +21,8 @@ class FileNotices:
         self.folder = folder
         self._targets = frozenset(targets)
 
+    def restore(self, known: tuple[Notice, ...]) -> None: ...
+
     def notices(self) -> tuple[Notice, ...]:
         """One for each file that has the name of a target; other files mean nothing."""
         found = []

@@ -17,10 +17,10 @@ class HookNotices:
         self._held: dict[str, Notice] = {}
         self._known: set[str] = set()
 
-    def restore(self, notices: tuple[Notice, ...]) -> None:
+    def restore(self, known: tuple[Notice, ...]) -> None:
         """Takes up what the store knows from before."""
         with self._lock:
-            for notice in notices:
+            for notice in known:
                 if notice.heard_from == self.name and notice.target not in self._known:
                     self._held.setdefault(notice.target, notice)
 

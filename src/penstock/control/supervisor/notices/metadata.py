@@ -76,6 +76,8 @@ class MetadataNotices:
         self._held: tuple[Notice, ...] = ()
         self._client = httpx.Client(timeout=_SECONDS, trust_env=False)
 
+    def restore(self, known: tuple[Notice, ...]) -> None: ...
+
     def notices(self) -> tuple[Notice, ...]:
         deadline = self._address.ask(self._client, self._address.url)
         if deadline is None:

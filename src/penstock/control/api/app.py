@@ -1,0 +1,87 @@
+"""The API as one application."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anyio import to_thread
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from penstock import __version__
+from penstock.control.api import problems
+from penstock.control.api.guard import refuse_open_routes
+from penstock.control.api.middleware import BodyLimit, SafeHeaders
+from penstock.control.api.routes import (
+    access,
+    alerts,
+    apply,
+    health,
+    history,
+    live,
+    login,
+    pipelines,
+    reference,
+    targets,
+)
+from penstock.control.api.services import Services
+
+_THREADS = 8
+_TURN = 0.001
+"""Seconds after which a thread makes room for another."""
+PUBLIC = health.PUBLIC | login.PUBLIC
+"""All that answers without a token."""
+
+
+def create_app(services: Services) -> FastAPI:
+    """The application over these services; raises if a route would be open that must not be."""
+    app = FastAPI(
+        title="Penstock",
+        version=__version__,
+        description="Pipelines as they should be, as they are, and what happened to them.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+        lifespan=_few_threads,
+    )
+    app.state.services = services
+    app.state.streams = 0
+    guarded = (pipelines, apply, history, live, alerts, access, targets, reference)
+    for router in (*(part.router for part in guarded), health.router, health.guarded, login.router, login.guarded):
+        app.router.routes.extend(router.routes)
+    problems.install(app)
+    app.add_middleware(BodyLimit, limit=services.config.limits.body)
+    app.add_middleware(SafeHeaders, secure=services.secure)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    refuse_open_routes(app, PUBLIC)
+    return app
+
+
+@asynccontextmanager
+async def _few_threads(app: FastAPI) -> AsyncIterator[None]:
+    """Many threads that compute wait for each other, and all requests with them; few that take turns quickly do not."""
+    to_thread.current_default_thread_limiter().total_tokens = _THREADS
+    sys.setswitchinterval(_TURN)
+    yield
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        found = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            separate_input_output_schemas=False,
+        )
+        parts = found["components"]
+        parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        details = problems.ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts["schemas"] |= {**details.pop("$defs"), "ProblemDetails": details}
+        app.openapi_schema = found
+    return app.openapi_schema

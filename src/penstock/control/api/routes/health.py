@@ -1,0 +1,47 @@
+"""Whether the server lives and is ready, and its metrics."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+
+from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf
+from penstock.control.auth.roles import Role
+from penstock.errors import PenstockError
+
+PUBLIC = frozenset({"/healthz", "/readyz"})
+router = APIRouter(tags=["health"])
+guarded = GuardedRouter(tags=["health"])
+
+
+@router.get("/healthz")
+def healthz() -> dict[str, str]:
+    """The server lives."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", responses={503: {"description": "Not ready"}})
+def readyz(services: ServicesOf) -> JSONResponse:
+    """The store answers and the supervisor works; 503 with what is wrong otherwise."""
+    troubles = []
+    try:
+        services.store.check()
+    except PenstockError:
+        # What exactly is nobody's business who has no token.
+        troubles.append("the store does not answer")
+    troubles += services.troubles()
+    status = 503 if troubles else 200
+    return JSONResponse({"status": "not ready" if troubles else "ready", "troubles": troubles}, status)
+
+
+@guarded.guarded(
+    Role.VIEWER,
+    "GET",
+    "/metrics",
+    response_class=Response,
+    responses={200: {"description": "Metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics(services: ServicesOf, grant: Caller) -> Response:
+    """All metrics, as Prometheus reads them."""
+    grant.need_whole(to="read the metrics of all")
+    return Response(services.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,233 @@
+"""What happens now: events, states and logs, as lists and as streams."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from fastapi import Header, Query, Request
+from sse_starlette import EventSourceResponse
+
+from penstock.control.api.answers import (
+    AfterNumber,
+    Answer,
+    EventAnswer,
+    Limit,
+    Listed,
+    PipelineAnswer,
+    listed,
+    status_answer,
+)
+from penstock.control.api.asked import Moment, moment
+from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, visible
+from penstock.control.api.services import Services
+from penstock.control.api.streams import STREAM, News, streamed
+from penstock.control.auth.roles import Grant, Role
+from penstock.control.store import history, pipelines, runs
+from penstock.errors import PenstockError
+from penstock.reports.folder import RunFolder
+from penstock.reports.log import LogCursor, LogFilter, last_lines, read_log
+from penstock.reports.values import LogLine
+from penstock.spec.secrets import hide
+
+router = GuardedRouter(prefix="/api/v1", tags=["live"])
+Level = Literal["debug", "info", "warning", "error"]
+_OVERLAP = 50
+"""Events are looked for again among so many numbers: one that is begun earlier may be kept later."""
+Names = Annotated[list[str] | None, Query(max_length=50, description="Pipelines; may be repeated.")]
+Grep = Annotated[str | None, Query(max_length=200, description="Only lines that hold this text, whatever its case.")]
+
+
+class LogAnswer(Answer):
+    pipeline: str
+    run: str
+    at: dt.datetime
+    level: str
+    logger: str
+    text: str
+    code: str | None
+    more: str | None
+
+
+@router.guarded(Role.VIEWER, "GET", "/events")
+def list_events(
+    services: ServicesOf,
+    grant: Caller,
+    pipeline: str | None = None,
+    kind: str | None = None,
+    limit: Limit = 100,
+    after: AfterNumber = None,
+) -> Listed[EventAnswer]:
+    """What happened, the newest first: changes, decisions of the supervisor with their reasons, ends of runs."""
+    with services.store.reading() as connection:
+        page = history.listed_events(
+            connection, pipeline=pipeline, kind=kind, labels=grant.scope, limit=limit, after=after
+        )
+    return listed(page, EventAnswer.model_validate)
+
+
+@router.guarded(Role.VIEWER, "GET", "/events/stream", response_class=EventSourceResponse, responses=STREAM)
+def stream_events(
+    request: Request,
+    services: ServicesOf,
+    grant: Caller,
+    pipeline: str | None = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> EventSourceResponse:
+    """Events as they happen, after the last one that was seen."""
+    if last_event_id is not None and last_event_id.isdigit():
+        start = min(int(last_event_id), 2**62)
+    else:
+        with services.store.reading() as connection:
+            start = history.last_event(connection)
+    return streamed(request, services, _event_news(services, grant, pipeline, start))
+
+
+def _event_news(services: Services, grant: Grant, pipeline: str | None, start: int) -> Callable[[], Iterable[News]]:
+    newest = start
+    told: deque[int] = deque(maxlen=4 * _OVERLAP)
+
+    def look() -> Iterator[News]:
+        nonlocal newest
+        with services.store.reading() as connection:
+            found = history.listed_events(
+                connection, pipeline=pipeline, labels=grant.scope, limit=500, newest_first=False,
+                after=max(newest - _OVERLAP, start),
+            )  # fmt: skip
+        for event in found.items:
+            if event.id not in told:
+                told.append(event.id)
+                newest = max(newest, event.id)
+                data = EventAnswer.model_validate(event).model_dump(mode="json", by_alias=True)
+                yield News("event", data, str(event.id))
+
+    return look
+
+
+@router.guarded(Role.VIEWER, "GET", "/stream", response_class=EventSourceResponse, responses=STREAM)
+def stream_pipelines(
+    request: Request, services: ServicesOf, grant: Caller, pipeline: Names = None
+) -> EventSourceResponse:
+    """Pipelines as they change, with what their runs report."""
+    _must_see(services, grant, pipeline)
+    return streamed(request, services, _state_news(services, grant, pipeline))
+
+
+def _state_news(services: Services, grant: Grant, names: list[str] | None) -> Callable[[], Iterable[News]]:
+    told: dict[str, dict[str, Any]] = {}
+
+    def look() -> Iterator[News]:
+        with services.store.reading() as connection:
+            found = [item for item in pipelines.every(connection) if grant.sees(item.labels)]
+        live, target = services.live(), services.config.default_target
+        there = {item.name: item for item in found if names is None or item.name in names}
+        for name, item in there.items():
+            seen = live.get(name)
+            data = PipelineAnswer.of(item, seen, target).model_dump(mode="json", by_alias=True)
+            data["status"] = status_answer(seen.status if seen is not None else None)
+            if told.get(name) != data:
+                told[name] = data
+                yield News("pipeline", data)
+        for name in told.keys() - there.keys():
+            del told[name]
+            yield News("gone", {"name": name})
+
+    return look
+
+
+@router.guarded(Role.VIEWER, "GET", "/pipelines/{name}/logs")
+def list_logs(
+    services: ServicesOf,
+    grant: Caller,
+    name: str,
+    run: str | None = None,
+    level: Level = "info",
+    since: Moment = None,
+    grep: Grep = None,
+    limit: Limit = 200,
+) -> list[LogAnswer]:
+    """The newest lines of the log of a run, by default of the last one."""
+    with services.store.reading() as connection:
+        visible(connection, grant, name)
+        chosen = _run_of(runs.get(connection, run) if run is not None else runs.last_of(connection, name), name, run)
+    if chosen is None:
+        return []
+    folder = RunFolder(services.folder.run(name, chosen))
+    lines, _ = last_lines(folder, limit, _filter(level, since, grep))
+    return [_shown(name, chosen, line) for line in lines]
+
+
+def _filter(level: Level, since: dt.datetime | None, grep: str | None) -> LogFilter:
+    # Plain text: a pattern of a stranger could keep the server busy for ever.
+    pattern = None if grep is None else re.compile(re.escape(grep), re.IGNORECASE)
+    return LogFilter(level.upper(), moment(since), pattern)
+
+
+def _run_of(found: runs.StoredRun | None, name: str, run: str | None) -> str | None:
+    if found is not None and found.pipeline != name:
+        raise PenstockError.of("NOT_FOUND", what=f"run of '{name}'", name=run)
+    return None if found is None else found.id
+
+
+@router.guarded(Role.VIEWER, "GET", "/logs/stream", response_class=EventSourceResponse, responses=STREAM)
+def stream_logs(
+    request: Request,
+    services: ServicesOf,
+    grant: Caller,
+    pipeline: Names = None,
+    level: Level = "info",
+    since: Moment = None,
+    grep: Grep = None,
+) -> EventSourceResponse:
+    """Lines of the logs of several pipelines as they are written; with `since` also those before."""
+    _must_see(services, grant, pipeline)
+    return streamed(request, services, _log_news(services, grant, pipeline, _filter(level, since, grep)))
+
+
+def _log_news(
+    services: Services, grant: Grant, names: list[str] | None, wanted: LogFilter
+) -> Callable[[], Iterable[News]]:
+    cursors: dict[str, LogCursor] = {}
+    first = True
+
+    def look() -> Iterator[News]:
+        nonlocal first
+        with services.store.reading() as connection:
+            found = [item.name for item in pipelines.every(connection) if grant.sees(item.labels)]
+            latest = runs.latest(connection)
+        for name in found:
+            run = latest.get(name)
+            if run is None or (names is not None and name not in names):
+                continue
+            folder = RunFolder(services.folder.run(name, run.id))
+            if first and wanted.since is None:
+                _, cursors[run.id] = last_lines(folder, 0)
+            lines, cursors[run.id] = read_log(folder, cursors.get(run.id, LogCursor()), wanted)
+            for line in lines:
+                yield News("log", _shown(name, run.id, line).model_dump(mode="json", by_alias=True))
+        first = False
+
+    return look
+
+
+def _shown(pipeline: str, run: str, line: LogLine) -> LogAnswer:
+    return LogAnswer(
+        pipeline=pipeline,
+        run=run,
+        at=line.at,
+        level=line.level,
+        logger=line.logger,
+        text=hide(line.text),
+        code=line.code,
+        more=None if line.more is None else hide(line.more),
+    )
+
+
+def _must_see(services: Services, grant: Grant, names: list[str] | None) -> None:
+    """Raises PIPELINE_UNKNOWN for a name that the caller cannot see."""
+    with services.store.reading() as connection:
+        for name in names or []:
+            visible(connection, grant, name)

@@ -1,0 +1,63 @@
+"""What the API stands on: the store, the configuration, and the parts of the server that act."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.control.auth.attempts import FailedLogins
+from penstock.control.auth.oidc import Oidc
+from penstock.control.auth.tokens import Doorman
+from penstock.control.config import ServerConfig
+from penstock.control.files import DataFolder
+from penstock.control.policy import Policy
+from penstock.control.store.database import Store
+from penstock.control.supervisor.loop import Live
+from penstock.control.supervisor.ports import Notice
+
+
+def _nothing(*_: object) -> None:
+    """For a server without a supervisor."""
+
+
+def wall() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+@dataclass(frozen=True)
+class Services:
+    """All that routes use. The defaults are those of a server that supervises nothing."""
+
+    store: Store
+    config: ServerConfig
+    folder: DataFolder
+    now: Callable[[], dt.datetime] = wall
+    live: Callable[[], Mapping[str, Live]] = dict
+    """What the supervisor last saw of each pipeline."""
+    wake: Callable[[], None] = _nothing
+    """Lets the supervisor see at once to what has changed."""
+    reclaim: Callable[[Notice], None] = _nothing
+    """Tells that a target will be taken away."""
+    withdraw: Callable[[str], None] = _nothing
+    """Tells that a target stays after all."""
+    metrics: Callable[[], bytes] = bytes
+    """The metrics, as Prometheus reads them."""
+    troubles: Callable[[], list[str]] = list
+    """Why the server is not ready, beside its store."""
+    oidc: Oidc | None = None
+    secure: bool = False
+    """Whether the server speaks TLS, so that cookies are for TLS only."""
+
+    @cached_property
+    def attempts(self) -> FailedLogins:
+        return FailedLogins(self.config.limits.failed_logins)
+
+    @cached_property
+    def doorman(self) -> Doorman:
+        return Doorman(self.store)
+
+    @cached_property
+    def policy(self) -> Policy:
+        return Policy.of(self.config, self.folder.path)

@@ -1,0 +1,123 @@
+"""Reads the log of a run: from its beginning or its end, as it grows, and only what is asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from penstock.reports.codec import read
+from penstock.reports.folder import RunFolder
+from penstock.reports.values import LogLine
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+@dataclass(frozen=True)
+class LogCursor:
+    """Up to where a log has been read: in which file, and up to which byte.
+
+    Files get other names as they grow old, and the number of a removed one may be given again; so a file is known by
+    its first line.
+    """
+
+    file: int = 0
+    offset: int = 0
+
+
+BEGINNING = LogCursor()
+
+
+@dataclass(frozen=True)
+class LogFilter:
+    """Which lines are wanted: from a level on, since a time, and with a pattern in the text or beneath it."""
+
+    level: str = "DEBUG"
+    since: dt.datetime | None = None
+    grep: re.Pattern[str] | None = None
+
+    def takes(self, line: LogLine) -> bool:
+        if line.level in LEVELS and LEVELS.index(line.level) < LEVELS.index(self.level):
+            return False
+        if self.since is not None and line.at < self.since:
+            return False
+        return self.grep is None or bool(self.grep.search(line.text) or self.grep.search(line.more or ""))
+
+
+EVERY_LINE = LogFilter()
+
+
+def read_log(
+    folder: RunFolder, cursor: LogCursor = BEGINNING, wanted: LogFilter = EVERY_LINE, most: int = 10_000
+) -> tuple[list[LogLine], LogCursor]:
+    """The lines after a cursor, the oldest first, and the cursor after them.
+
+    Parts that were removed meanwhile are passed over; a line that is not whole yet is not read yet.
+    """
+    found: list[LogLine] = []
+    for file, number, offset in _parts(folder, cursor):
+        texts = _whole_lines(file, number, offset)
+        if texts is None:
+            # Parts have got other names in between; the next look goes on from here.
+            break
+        for text in texts:
+            offset += len(text)
+            cursor = LogCursor(number, offset)
+            line = parsed(text)
+            if line is not None and wanted.takes(line):
+                found.append(line)
+                if len(found) >= most:
+                    return found, cursor
+    return found, cursor
+
+
+def last_lines(folder: RunFolder, count: int, wanted: LogFilter = EVERY_LINE) -> tuple[list[LogLine], LogCursor]:
+    """The newest lines, and the cursor after them, from which `read_log` goes on."""
+    found, cursor = read_log(folder, BEGINNING, wanted, most=1 << 62)
+    return found[len(found) - count if count < len(found) else 0 :], cursor
+
+
+def _parts(folder: RunFolder, cursor: LogCursor) -> list[tuple[Path, int, int]]:
+    """The files that hold what comes after a cursor, each with its number and where to begin."""
+    known = [(file, _first_line(file)) for file in folder.log_files()]
+    found = [(file, number) for file, number in known if number is not None]
+    numbers = [number for _, number in found]
+    first = numbers.index(cursor.file) if cursor.file in numbers else 0
+    return [(file, number, cursor.offset if number == cursor.file else 0) for file, number in found[first:]]
+
+
+def _first_line(file: Path) -> int | None:
+    """A number for the first line of a file; None if there is none yet."""
+    try:
+        with file.open("rb") as lines:
+            return _number(lines)
+    except FileNotFoundError:
+        return None
+
+
+def _number(lines: IO[bytes]) -> int | None:
+    first = lines.readline()
+    return zlib.crc32(first) if first.endswith(b"\n") else None
+
+
+def _whole_lines(file: Path, number: int, offset: int) -> list[bytes] | None:
+    """The lines of a part from a byte on; None if it no longer has this name."""
+    try:
+        with file.open("rb") as lines:
+            if _number(lines) != number:
+                return None
+            lines.seek(offset)
+            return [text for text in lines if text.endswith(b"\n")]
+    except FileNotFoundError:
+        return None
+
+
+def parsed(text: bytes) -> LogLine | None:
+    try:
+        return read(LogLine, json.loads(text))
+    except ValueError:
+        return None

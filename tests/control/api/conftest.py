@@ -1,0 +1,18 @@
+"""A server without a supervisor, and callers of every role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.control.api.server import Server
+
+from penstock.control.config import ServerConfig
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path, ServerConfig())
+    yield server
+    server.close()

@@ -1,0 +1,133 @@
+"""Login by a browser: cookies, sessions of OpenID Connect, and requests that other sites make."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.control.api.server import Client, Server
+from tests.control.auth.issuer import CLIENT, SECRET, Issuer, running_issuer
+
+from penstock.control.auth.oidc import Oidc
+from penstock.control.auth.roles import Role
+from penstock.control.auth.tokens import new_token
+from penstock.control.config import OidcSettings, ServerConfig
+
+REDIRECT = "http://server/api/v1/login/callback"
+SAME = {"Origin": "http://server", "Host": "server"}
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with running_issuer() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def with_oidc(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("OIDC_SECRET", SECRET)
+    settings = OidcSettings(
+        issuer=issuer.address,
+        client_id=CLIENT,
+        client_secret="${secret:env/OIDC_SECRET}",
+        redirect=REDIRECT,
+        roles={"data": Role.OPERATOR},
+    )
+
+    def now() -> dt.datetime:
+        return dt.datetime.now(dt.UTC)
+
+    server = Server(tmp_path, ServerConfig(oidc=settings), oidc=Oidc(settings, now))
+    server.time = now()
+    yield server
+    server.close()
+
+
+def cookies(answer: httpx.Response) -> dict[str, str]:
+    return {name: value for name, value in answer.cookies.items() if value}
+
+
+def browser(server: Server, jar: dict[str, str]) -> Client:
+    return Client(server.app, {"Cookie": "; ".join(f"{name}={value}" for name, value in jar.items())})
+
+
+def test_a_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(server: Server) -> None:
+    answer = server.client(None).post("/api/v1/login", {"token": server.token(Role.VIEWER)})
+    assert answer.json() == {"who": "the viewer", "role": "viewer"}
+    header = answer.headers["Set-Cookie"].lower()
+    assert "httponly" in header
+    assert "samesite=strict" in header
+    assert browser(server, cookies(answer)).get("/api/v1/whoami").json()["role"] == "viewer"
+    assert server.client(None).post("/api/v1/login", {"token": new_token()}).status_code == 401
+
+
+def test_failed_logins_are_limited(server: Server) -> None:
+    statuses = [server.client(None).post("/api/v1/login", {"token": new_token()}).status_code for _ in range(11)]
+    assert statuses == [401] * 10 + [429]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (SAME, 202),
+        ({"Host": "server", "Sec-Fetch-Site": "same-origin"}, 202),
+        ({"Host": "server", "Origin": "http://evil.example.org"}, 403),
+        ({"Host": "server", "Origin": "null"}, 403),
+        ({"Host": "server", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Host": "server"}, 403),
+    ],
+)
+def test_other_sites_cannot_act_with_a_cookie(server: Server, headers: dict[str, str], status: int) -> None:
+    jar = {"penstock_session": server.token(Role.OPERATOR)}
+    answer = browser(server, jar).post("/api/v1/targets/local/reclaim", headers=headers)
+    assert answer.status_code == status
+
+
+def come_back(address: str) -> str:
+    """Where the issuer sends the browser after the person has logged in."""
+    return httpx.get(address).headers["Location"].removeprefix("http://server")
+
+
+def test_a_person_logs_in_and_out(with_oidc: Server) -> None:
+    begun = with_oidc.client(None).get("/api/v1/login/oidc")
+    assert begun.status_code == 303
+    done = browser(with_oidc, cookies(begun)).get(come_back(begun.headers["Location"]))
+    assert (done.status_code, done.headers["Refresh"]) == (200, "0; url=/")
+    inside = browser(with_oidc, {"penstock_session": cookies(done)["penstock_session"]})
+    who = inside.get("/api/v1/whoami").json()
+    assert (who["who"], who["role"]) == ("ann@example.org", "operator")
+    (entry,) = with_oidc.client(Role.ADMIN).get("/api/v1/audit").json()["items"]
+    assert (entry["who"], entry["action"]) == ("ann@example.org", "login")
+    assert inside.post("/api/v1/logout", headers=SAME).status_code == 204
+    assert inside.get("/api/v1/whoami").status_code == 401
+
+
+def test_a_session_ends(with_oidc: Server) -> None:
+    begun = with_oidc.client(None).get("/api/v1/login/oidc")
+    done = browser(with_oidc, cookies(begun)).get(come_back(begun.headers["Location"]))
+    inside = browser(with_oidc, {"penstock_session": cookies(done)["penstock_session"]})
+    with_oidc.time += dt.timedelta(hours=7, minutes=59)
+    assert inside.get("/api/v1/whoami").status_code == 200
+    with_oidc.time += dt.timedelta(minutes=1)
+    assert inside.get("/api/v1/whoami").status_code == 401
+
+
+def test_the_login_of_another_browser_is_of_no_use(with_oidc: Server) -> None:
+    begun = with_oidc.client(None).get("/api/v1/login/oidc")
+    answer = with_oidc.client(None).get(come_back(begun.headers["Location"]))
+    assert (answer.status_code, "penstock_session" in answer.cookies) == (401, False)
+
+
+def test_a_person_without_a_role_stays_outside(with_oidc: Server, issuer: Issuer) -> None:
+    issuer.claims["groups"] = ["visitors"]
+    begun = with_oidc.client(None).get("/api/v1/login/oidc")
+    answer = browser(with_oidc, cookies(begun)).get(come_back(begun.headers["Location"]))
+    assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
+
+
+def test_without_an_issuer_there_is_no_such_login(server: Server) -> None:
+    assert server.client(None).get("/api/v1/login/oidc").status_code == 404
+    assert server.client(None).get("/api/v1/login/callback?state=a&code=b").status_code == 404
