@@ -82,6 +82,16 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, line: in
     assert refused(tmp_path, text)[1] == line
 
 
+def test_the_secrets_of_the_server_are_known_by_name(tmp_path: Path) -> None:
+    text = """\
+notify:
+  team: {slack: {url: "${secret:env/SLACK_URL}"}}
+  pager: {webhook: {url: https://x, headers: {Authorization: "Bearer ${secret:env/PAGER} ${secret:file/run/key}"}}}
+"""
+    assert read(tmp_path, text).own_variables == {"SLACK_URL", "PAGER"}
+    assert ServerConfig().own_variables == frozenset()
+
+
 def test_history_is_thinned_in_order(tmp_path: Path) -> None:
     with pytest.raises(PenstockError):
         read(tmp_path, "history: {batches: 9 days, minutes: 1 day}\n")

@@ -19,6 +19,7 @@ from penstock.frontends.document import read_document, read_text
 from penstock.frontends.findings import Findings
 from penstock.spec.fields import Config, field
 from penstock.spec.pipeline import PIPELINE_NAME
+from penstock.spec.secrets import references, texts
 from penstock.spec.units import Duration, Size
 
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|yarn|(spark|k8s)://[A-Za-z0-9.:,/_\-\[\]]+")
@@ -200,6 +201,12 @@ class ServerConfig(Config):
             )
             for name, target in self.targets.items()
         }
+
+    @property
+    def own_variables(self) -> frozenset[str]:
+        """Environment variables with secrets of the server itself, which are not for pipelines."""
+        found = (ref for _, text in texts(self.model_dump()) for ref in references(text))
+        return frozenset(ref.key for ref in found if ref.store == "env")
 
     @property
     def default_target(self) -> str:

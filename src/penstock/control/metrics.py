@@ -13,6 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 
 from penstock.control.alerts.measure import Sample
+from penstock.control.samples import Seen, seen, seen_by_supervisor
+from penstock.control.store.alerting import AlertingStore
+from penstock.control.store.database import Store
+from penstock.control.store.pipelines import Labels
+from penstock.control.supervisor.loop import Live
+from penstock.errors import PenstockError
 from penstock.reports.values import RunStatus
 from penstock.spec.conditions import HEALTH
 
@@ -209,6 +215,29 @@ SERVER_CATALOGUE: tuple[ServerMetric, ...] = (
     ServerMetric("penstock_notifications_waiting", "notifications", "Notifications of alerts that are not sent yet.",
                  lambda now: now.notifications_waiting),
 )  # fmt: skip
+
+
+def scrape(
+    store: Store, live: Mapping[str, Live], now: dt.datetime, *, tick_seconds: float, within: Labels | None = None
+) -> bytes:
+    """What `/metrics` answers; while the store is down, what the supervisor sees. `within` are labels of pipelines."""
+    try:
+        found = seen(store, live, now)
+        alerting = AlertingStore(store)
+        firing: dict[str, list[tuple[str, str]]] = {}
+        for alert in alerting.open():
+            if alert.state.phase == "firing":
+                firing.setdefault(alert.pipeline, []).append((alert.rule, alert.severity))
+        server = ServerNow(store_up=True, tick_seconds=tick_seconds, notifications_waiting=alerting.waiting())
+    except PenstockError:
+        found, firing = seen_by_supervisor(live, now), {}
+        server = ServerNow(store_up=False, tick_seconds=tick_seconds)
+    shown = [each for each in found if (within or {}).items() <= each.labels.items()]
+    return exposition([_now(each, firing.get(each.name, ())) for each in shown], server)
+
+
+def _now(each: Seen, firing: Sequence[tuple[str, str]]) -> PipelineNow:
+    return PipelineNow(each.name, each.version, each.target, each.sample, each.restarts, firing)
 
 
 def exposition(pipelines: Sequence[PipelineNow], server: ServerNow) -> bytes:

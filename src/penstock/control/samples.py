@@ -1,51 +1,70 @@
-"""Puts together what is known of every pipeline, for alerts and metrics."""
+"""Puts together what is known of every pipeline, from the store and from what the supervisor sees, for alerts and
+metrics."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from penstock.control.alerts.measure import RECENT_ROWS, RECENT_TROUBLE, Sample
+from penstock.control.store import pipelines
 from penstock.control.store.database import Store
 from penstock.control.store.recent import Recent, recent
-from penstock.control.supervisor.ports import Wanted
-from penstock.reports.values import BatchLine, RunStatus
+from penstock.control.supervisor.loop import Live
 
 
-def recent_of(store: Store, now: dt.datetime) -> dict[str, Recent]:
-    """What the store knows, over the times that conditions speak of."""
+@dataclass(frozen=True)
+class Seen:
+    """A pipeline at a moment; `reason` is why its health is what it is."""
+
+    name: str
+    sample: Sample
+    reason: str
+    version: int
+    target: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    restarts: int = 0
+    """Since it was made."""
+
+
+def seen(store: Store, live: Mapping[str, Live], now: dt.datetime) -> list[Seen]:
+    """Every pipeline; raises STORE_DOWN."""
     with store.reading() as connection:
-        return recent(connection, now - RECENT_ROWS, now - RECENT_TROUBLE)
+        known = recent(connection, now - RECENT_ROWS, now - RECENT_TROUBLE)
+        return [_seen(each, live.get(each.name), known[each.name], now) for each in pipelines.every(connection)]
 
 
-def samples(
-    pipelines: Iterable[Wanted],
-    statuses: Mapping[str, RunStatus],
-    last_batches: Mapping[str, BatchLine],
-    known: Mapping[str, Recent],
-    now: dt.datetime,
-) -> dict[str, Sample]:
-    """A sample of each pipeline; statuses and last batches are those of the newest runs, where there are any."""
-    return {each.name: _sample(each, statuses, last_batches, known.get(each.name, Recent()), now) for each in pipelines}
+def seen_by_supervisor(live: Mapping[str, Live], now: dt.datetime) -> list[Seen]:
+    """What is known while the store is down: the pipelines that run."""
+    return [
+        Seen(name, Sample(now, each.health.state, each.run.started_at, each.status), each.health.evidence,
+             each.run.version, each.run.target)
+        for name, each in live.items()
+        if each.run is not None
+    ]  # fmt: skip
 
 
-def _sample(
-    pipeline: Wanted,
-    statuses: Mapping[str, RunStatus],
-    last_batches: Mapping[str, BatchLine],
-    known: Recent,
-    now: dt.datetime,
-) -> Sample:
-    return Sample(
+def _seen(pipeline: pipelines.Pipeline, live: Live | None, known: Recent, now: dt.datetime) -> Seen:
+    sample = Sample(
         now=now,
-        health=pipeline.state,
-        wanted_since=known.wanted_since if pipeline.desired == "running" else None,
-        status=statuses.get(pipeline.name),
-        last_batch=last_batches.get(pipeline.name),
-        last_commit=known.last_commit,
+        health=live.health.state if live else pipeline.state,
+        wanted_since=known.wanted_since,
+        status=live.status if live else None,
+        last_batch=known.last_batch,
+        last_commit=known.last_batch.at if known.last_batch else None,
         restarts=known.restarts,
         unbalanced=known.unbalanced,
         rows_in=known.rows_in,
         rows_dead=known.rows_dead,
         rows_late=known.rows_late,
+    )
+    return Seen(
+        name=pipeline.name,
+        sample=sample,
+        reason=live.health.evidence if live else pipeline.state_reason,
+        version=pipeline.version,
+        target=live.run.target if live and live.run else pipeline.target or "",
+        labels=pipeline.labels,
+        restarts=known.restarts_ever,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, and_, func, select
 
 from penstock.control.store.history import BATCH
 from penstock.control.store.schema import batches, pipelines, runs
+from penstock.reports.values import BatchLine
 
 _FAILED = ("failed", "fenced", "died", "lost")
 
@@ -26,16 +27,22 @@ class Recent:
     restarts: int = 0
     restarts_ever: int = 0
     """As far as runs are kept."""
-    last_commit: dt.datetime | None = None
+    last_batch: BatchLine | None = None
+    """By whichever run; without its counts of rows."""
     wanted_since: dt.datetime | None = None
     """When what is wanted now was first tried; None for a pipeline that is not meant to run."""
 
 
 def recent(connection: Connection, rows_since: dt.datetime, trouble_since: dt.datetime) -> dict[str, Recent]:
     """Every pipeline."""
+    standing = connection.execute(_standing()).all()
+    newest = _lines(connection, [row.last for row in standing if row.last is not None])
     found = {
-        name: Recent(last_commit=commit, wanted_since=(tried or updated) if desired == "running" else None)
-        for name, desired, updated, commit, tried in connection.execute(_standing())
+        row.name: Recent(
+            last_batch=newest.get(row.last),
+            wanted_since=(row.tried or row.updated_at) if row.desired == "running" else None,
+        )
+        for row in standing
     }
     for query in (_rows(rows_since), _unbalanced(trouble_since), _restarts(trouble_since)):
         for row in connection.execute(query).mappings():
@@ -47,10 +54,26 @@ def recent(connection: Connection, rows_since: dt.datetime, trouble_since: dt.da
 
 def _standing() -> Select[Any]:
     """Subqueries that the indexes answer, since history is long."""
-    commit = select(func.max(batches.c.at)).where(batches.c.pipeline == pipelines.c.name).scalar_subquery()
+    own = and_(batches.c.pipeline == pipelines.c.name, batches.c.grain == BATCH)
+    last = select(batches.c.id).where(own).order_by(batches.c.at.desc()).limit(1).scalar_subquery()
     of_now = and_(runs.c.pipeline == pipelines.c.name, runs.c.generation == pipelines.c.generation)
     tried = select(func.min(runs.c.started_at)).where(of_now).scalar_subquery()
-    return select(pipelines.c.name, pipelines.c.desired, pipelines.c.updated_at, commit, tried)
+    known = (pipelines.c.name, pipelines.c.desired, pipelines.c.updated_at)
+    return select(*known, last.label("last"), tried.label("tried"))
+
+
+def _lines(connection: Connection, ids: Sequence[int]) -> dict[int, BatchLine]:
+    columns = (batches.c.id, batches.c.batch, batches.c.at, batches.c.duration_ms, batches.c.details)
+    return {
+        row.id: BatchLine(
+            row.batch,
+            row.at,
+            row.duration_ms,
+            phases_ms=row.details.get("phases_ms", {}),
+            sink_ms=row.details.get("sink_ms", {}),
+        )
+        for row in connection.execute(select(*columns).where(batches.c.id.in_(ids)))
+    }
 
 
 def _rows(since: dt.datetime) -> Select[Any]:
