@@ -35,8 +35,8 @@ class Herd:
         code = self._run({name: self.victims[name] for name in places}, list(places.values()))
         assert code == -signal.SIGKILL, f"ended with {code}\n{self.log.read_text('utf-8', 'replace')}"
         for name, place in places.items():
-            point, batch, *sink = place.split("@")
-            self.victims[name].crashes.kills.append(Kill(point, int(batch), *sink))
+            point, batch, sink = f"{place}@".split("@")[:3]
+            self.victims[name].crashes.kills.append(Kill(point, int(batch), sink))
             self.victims[name].check_nothing_twice()
 
     def finish(self) -> None:

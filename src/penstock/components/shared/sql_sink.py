@@ -294,7 +294,7 @@ class SqlWriter(SinkWriter):
         whole = Loading(self.database, self.layout, prefix)
         if self.bulk_rows:
             return replace(whole, most_rows=self.bulk_rows)
-        if rows.sparkSession.sparkContext.master.startswith("local"):
+        if (rows.sparkSession.sparkContext.master or "").startswith("local"):
             return replace(whole, spool=SparkFiles.getRootDirectory())
         tasks = rows._jdf.queryExecution().toRdd().getNumPartitions()
         return replace(whole, most_bytes=_THROUGH_DRIVER // max(tasks, 1))
