@@ -97,7 +97,7 @@ def found(folder: Path) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]]]:
 
 
 def ids(folder: Path) -> list[int]:
-    return [id for (id,) in table(folder / "out.db", "SELECT id FROM rows ORDER BY rowid")]
+    return [id for (id,) in table(folder / "out.db", "SELECT id FROM rows ORDER BY id")]
 
 
 def write_parquet(file: Path, rows: list[Row]) -> None:
