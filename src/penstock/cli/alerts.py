@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from penstock.cli.describe import alert_state
-from penstock.cli.listing import Shape, ago, clock, print_table, print_value, utc_now
+from penstock.cli.listing import Shape, ago, clock, moment, print_table, print_value, utc_now
 from penstock.cli.output import out
 
 _COLUMNS = ("pipeline", "alert", "severity", "state", "since", "evidence")
@@ -75,7 +75,7 @@ def silences(output: Output = Shape.table) -> None:
     from penstock.cli.client import connected
 
     now = utc_now()
-    found = [each for each in connected().pages("/silences") if each["until"] > now.isoformat()]
+    found = [each for each in connected().pages("/silences") if (moment(each["until"]) or now) > now]
     if output is not Shape.table:
         print_value(found, output)
         return

@@ -14,8 +14,8 @@ import httpx
 from penstock.errors import CODES, Location, PenstockError, Problem
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-_SECONDS = 120.0
-"""Files in Python take a while to be examined."""
+_PATIENCE = httpx.Timeout(120.0, connect=10.0)
+"""Seconds; files in Python take a while to be examined."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -34,7 +34,7 @@ class Client:
         trust = host not in _LOOPBACK
         headers = {"Authorization": f"Bearer {token}"}
         try:
-            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=_SECONDS, trust_env=trust)
+            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=_PATIENCE, trust_env=trust)
         except UnicodeEncodeError:
             reason = "PENSTOCK_TOKEN holds characters that no token has"
             raise PenstockError.of("USAGE", reason=reason, advice="Copy it again.") from None
@@ -60,11 +60,7 @@ class Client:
 
     def events(self, path: str, **query: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         """Server-sent events as they come, by kind; ends when the server ends."""
-        patience = httpx.Timeout(_SECONDS, read=60.0)
-        with (
-            self._told(),
-            self._http.stream("GET", f"/api/v1{path}", params=_without_none(query), timeout=patience) as answer,
-        ):
+        with self._told(), self._http.stream("GET", f"/api/v1{path}", params=_without_none(query)) as answer:
             if answer.is_error:
                 answer.read()
             _raise(answer)

@@ -83,6 +83,7 @@ def _follow(
             from penstock.cli.client import told
 
             print_problems([told(data)])
+    raise PenstockError.of("SERVER_UNREACHABLE", url=client.url, reason="it has ended")
 
 
 def _mark(line: dict[str, Any]) -> tuple[str, ...]:

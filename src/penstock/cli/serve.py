@@ -17,8 +17,6 @@ from penstock.cli.output import counted, out
 if TYPE_CHECKING:
     from penstock.control.serve import PenstockServer
 
-_MODE_NOTE = "shown this once; also in"
-
 
 def register(app: typer.Typer) -> None:
     app.command("serve")(serve)
@@ -50,12 +48,12 @@ def serve(
     """
     from penstock.control import serve as control
 
-    over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: over.set())
-    _log_to_stderr()
     options = control.ServeOptions(data, host, port, store, config, insecure)
     with control.PenstockServer(options, control.RUNNER) as server:
+        over = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: over.set())
+        _log_to_stderr()
         _say_hello(server)
         over.wait()
         out.print(Text("the server ends", "dim"))
@@ -74,7 +72,7 @@ def _say_hello(server: PenstockServer) -> None:
     for name, value in lines:
         out.print(Text.assemble((f"  {name:<8} ", "dim"), value))
     if server.token is not None:
-        out.print(Text(f"The token is an admin's. It is {_MODE_NOTE} {data / 'admin.token'}", "dim"))
+        out.print(Text(f"The token is an admin's. It is shown this once; {data / 'admin.token'} has it too", "dim"))
     out.print(Text("Ctrl-C ends the server; pipelines go on", "dim"))
     # Whoever waits for these lines in a pipe wants them now.
     sys.stdout.flush()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 import uvicorn
+from sse_starlette.sse import AppStatus
 
 from penstock.control import metrics, samples
 from penstock.control.alerts.service import AlertService
@@ -27,6 +28,7 @@ from penstock.control.auth.oidc import Oidc
 from penstock.control.auth.tokens import ensure_admin
 from penstock.control.config import ServerConfig, read_server_config
 from penstock.control.files import DataFolder
+from penstock.control.policy import Policy
 from penstock.control.store.database import Store
 from penstock.control.store.supervision import SupervisorStore
 from penstock.control.store.thin import thin
@@ -108,7 +110,7 @@ class PenstockServer:
         self.store = self._open_store(data)
         self.token = ensure_admin(self.store, data, wall())
         folder, hook = DataFolder(data), HookNotices()
-        self.supervisor = self._supervisor(folder, hook)
+        self.supervisor = self._supervisor(folder, hook, _existing(Policy.of(config, data).folder))
         self.alerts = AlertService(self.store, self._seen, config.notify, wall)
         self.services = Services(
             self.store,
@@ -124,13 +126,14 @@ class PenstockServer:
             oidc=None if config.oidc is None else Oidc(config.oidc, wall),
             secure=config.tls is not None,
         )
-        self.supervisor.base = make_folder(self.services.policy.folder)
         web = self._web()
+        AppStatus.should_exit = False
         keeper = _Keeper(self.store, config)
         self._thread("alerts", self.alerts.run, self.alerts.end)
         self._thread("keeper", keeper.run, keeper.end)
         self._thread("supervisor", self.supervisor.run, self.supervisor.end)
-        self._thread("web", lambda: web.run([socket]), lambda: setattr(web, "should_exit", True))
+        self._thread("web", lambda: web.run([socket]), lambda: _end_web(web))
+        self._closing.append(_end_streams)
 
     def _open_store(self, data: Path) -> Store:
         store = Store(self.options.store) if self.options.store else Store.in_folder(data)
@@ -143,10 +146,9 @@ class PenstockServer:
             raise
         return store
 
-    def _supervisor(self, folder: DataFolder, hook: HookNotices) -> Supervisor:
+    def _supervisor(self, folder: DataFolder, hook: HookNotices, base: Path) -> Supervisor:
         config = self.config
-        notices = folder.path / "notices"
-        notices.mkdir(exist_ok=True)
+        notices = _existing(folder.path / "notices")
         heralds: list[Herald] = [FileNotices(notices, config.targets), hook]
         if config.cloud is not None:
             heralds.append(MetadataNotices(CLOUDS[config.cloud], config.local_targets, wall))
@@ -157,7 +159,7 @@ class PenstockServer:
             SupervisorStore(self.store, folder, config.default_target),
             folder,
             lambda: config.supervised,
-            base=folder.path,
+            base=base,
             processes=Processes(self._runner, tuple(config.own_variables)),
             listening=listening,
         )
@@ -216,6 +218,15 @@ class PenstockServer:
         return found
 
 
+def _end_web(web: uvicorn.Server) -> None:
+    web.should_exit = True
+
+
+def _end_streams() -> None:
+    """Streams have no end of their own, and would keep the server from ending."""
+    AppStatus.should_exit = True
+
+
 class _Keeper:
     """Thins the history every minute."""
 
@@ -243,15 +254,19 @@ class _Keeper:
 
 
 def make_folder(path: Path) -> Path:
-    """The folder, made for its owner alone if it is new; raises PATH_NOT_WRITABLE."""
-    found = path.expanduser().resolve()
-    try:
-        found.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(found, os.W_OK | os.X_OK):
-            raise PermissionError(13, "Permission denied")
-    except OSError as error:
-        raise PenstockError.of("PATH_NOT_WRITABLE", path=found, reason=error.strerror or str(error)) from error
+    """The folder of the server, made for its owner alone if it is new; raises PATH_NOT_WRITABLE."""
+    found = _existing(path.expanduser().resolve())
+    if not os.access(found, os.W_OK | os.X_OK):
+        raise PenstockError.of("PATH_NOT_WRITABLE", path=found, reason="Permission denied")
     return found
+
+
+def _existing(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PenstockError.of("PATH_NOT_WRITABLE", path=folder, reason=error.strerror or str(error)) from error
+    return folder
 
 
 def lock_folder(data: Path) -> IO[str]:
