@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Over(Exception):
 
 
 def main() -> int:
-    _on_signals(_enough)
+    _on_signals(ENDING)
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     demo = Demo(folder)
     try:
@@ -58,8 +59,29 @@ def main() -> int:
     return 0
 
 
-def _enough(*_: object) -> None:
-    raise Over
+class Ending:
+    """What a signal does: it ends the demo, but not in the middle of starting something that would be forgotten."""
+
+    def __init__(self) -> None:
+        self._waits = self._asked = False
+
+    def __call__(self, *_: object) -> None:
+        self._asked = True
+        if not self._waits:
+            raise Over
+
+    @contextmanager
+    def after(self) -> Iterator[None]:
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+        if self._asked:
+            raise Over
+
+
+ENDING = Ending()
 
 
 def _on_signals(handler: Any) -> None:
@@ -80,7 +102,8 @@ class Demo:
         (self.folder / "serve.yaml").write_text(CONFIG, "utf-8")
         # Should something else have that port, any will do.
         for port in (PORT, 0):
-            self.server = self._serve(port)
+            with ENDING.after():
+                self.server = self._serve(port)
             if self._comes_up(self.server):
                 self.client = Client(self.url, (self.data / "admin.token").read_text("utf-8").strip())
                 return

@@ -20,6 +20,8 @@ from tests.control.files import yaml
 from tests.e2e.commands import Answer, Command, write_marked
 from tests.e2e.serving import Site
 
+from penstock.cli.steer import runs
+from penstock.errors import PenstockError
 from penstock.reports.folder import RunFolder
 from penstock.testing.processes import Process, is_running, until
 
@@ -281,9 +283,10 @@ def test_start_and_stop_change_what_is_wanted_and_a_failed_run_is_tried_again(
     assert re.fullmatch(r"clicks is to run\nclicks: (RUNNING|IDLE)\n", started.out)
     assert penstock("stop", "clicks", "--wait").out == "clicks is to stop\nclicks: STOPPED\n"
     site.mode("clicks", "mistake")
-    failed = penstock("start", "clicks", "--wait")
-    assert failed.code == 1
-    assert "clicks failed: " in failed.err
+    assert penstock("start", "clicks").code == 0
+    site.wait_for("clicks", "FAILED")
+    with pytest.raises(PenstockError, match="clicks failed: "):
+        runs(site.pipeline("clicks"))
     site.mode("clicks", "run")
     assert penstock("start", "clicks", "--wait").code == 0
     described = penstock("describe", "clicks")

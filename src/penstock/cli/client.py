@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +26,8 @@ class Client:
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
+        self.asked_at: dt.datetime | None = None
+        """When the server last answered, to the second and by its own clock."""
         try:
             host = urlsplit(self.url).hostname
         except ValueError:
@@ -69,6 +73,7 @@ class Client:
     def _ask(self, method: str, path: str, **content: Any) -> Any:
         with self._told():
             answer = self._http.request(method, f"/api/v1{path}", **content)
+        self.asked_at = _time(answer.headers.get("Date"))
         _raise(answer)
         try:
             return answer.json() if answer.content else None
@@ -102,6 +107,13 @@ def part(name: str) -> str:
 
 def _without_none(query: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in query.items() if value is not None}
+
+
+def _time(header: str | None) -> dt.datetime | None:
+    try:
+        return None if header is None else parsedate_to_datetime(header)
+    except ValueError:
+        return None
 
 
 def _raise(answer: httpx.Response) -> None:

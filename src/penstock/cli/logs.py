@@ -55,12 +55,14 @@ def logs(
     client = connected()
     chosen = [each["name"] for each in pipelines(client, names)]
     wanted = {"level": level.value, "since": _moment(since), "grep": grep}
+    looked_at = client.asked_at
     found = _lines(client, chosen, {**wanted, "run": run, "limit": lines})
     several = len(chosen) > 1
     for line in found:
         _print(line, several)
     if follow:
-        _follow(client, names, wanted, found, several)
+        wanted["since"] = wanted["since"] if looked_at is None else looked_at.isoformat()
+        _follow(client, names, wanted, {_mark(line) for line in found}, several)
 
 
 def _lines(client: Client, names: Sequence[str], wanted: dict[str, Any]) -> list[dict[str, Any]]:
@@ -71,17 +73,15 @@ def _lines(client: Client, names: Sequence[str], wanted: dict[str, Any]) -> list
 
 
 def _follow(
-    client: Client, names: Sequence[str] | None, wanted: dict[str, Any], found: list[dict[str, Any]], several: bool
+    client: Client, names: Sequence[str] | None, wanted: dict[str, Any], printed: set[tuple[str, ...]], several: bool
 ) -> None:
-    """Goes on after the lines that were found; those that both answers hold are printed once."""
-    printed = {_mark(line) for line in found}
-    since = found[-1]["at"] if found else wanted["since"]
-    for kind, data in client.events("/logs/stream", pipeline=names or None, **{**wanted, "since": since}):
+    """Goes on from the moment of the first look; lines that it has found already are not printed again."""
+    from penstock.cli.client import told
+
+    for kind, data in client.events("/logs/stream", pipeline=names or None, **wanted):
         if kind == "log" and _mark(data) not in printed:
             _print(data, several or names is None)
         elif kind == "trouble":
-            from penstock.cli.client import told
-
             print_problems([told(data)])
     raise PenstockError.of("SERVER_UNREACHABLE", url=client.url, reason="it has ended")
 
