@@ -15,7 +15,7 @@ from rich.console import Console
 from penstock.cli import listing
 from penstock.cli.client import Client, part, told
 from penstock.cli.files import collected, labels_in, request
-from penstock.cli.get import COLUMNS, rows_of
+from penstock.cli.get import COLUMNS, NARROW, rows_of
 from penstock.cli.listing import behind, clock, print_table, span
 from penstock.cli.plan import done, print_plan
 from penstock.cli.steer import runs, stands
@@ -51,7 +51,9 @@ def test_times_are_shown_in_utc() -> None:
 
 def test_in_a_pipe_every_cell_is_whole_and_columns_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     long = "a" * 120
-    rows = rows_of([pipeline("clicks", rowsIn=12_345), pipeline(long, observedGeneration=2, deleting=True)], NOW)
+    rows = rows_of(
+        [pipeline("clicks", rowsIn=12_345), pipeline(long, observedGeneration=2, deleting=True)], NOW, narrow=False
+    )
     print_table(COLUMNS, rows)
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split() == ["NAME", "STATE", "DESIRED", "GENERATION", "WATERMARK", "ROWS", "IN", "ROWS", "OUT"]
@@ -67,12 +69,13 @@ def test_on_a_terminal_a_table_fits_the_screen_and_long_names_are_folded(
     screen = io.StringIO()
     monkeypatch.setattr(listing, "out", Console(file=screen, force_terminal=True, width=width, soft_wrap=True))
     name = "orders-of-all-countries-and-of-all-shops-by-minute"
-    rows = rows_of([pipeline(name, watermark=1, rowsIn=10**12, rowsOut=10**12, state="CATCHING_UP")], NOW)
-    print_table(COLUMNS, rows)
+    late = round(NOW.timestamp() * 1000) - 36_000_000
+    there = pipeline(name, watermark=late, rowsIn=10**9, rowsOut=99_999_999, state="CATCHING_UP", generation=12)
+    print_table(NARROW, rows_of([there], NOW, narrow=True))
     lines = [_plain(line) for line in screen.getvalue().splitlines()]
     assert max(map(len, lines)) <= width
-    assert "CATCHING_UP" in lines[1]
-    assert "1,000,000,000,000" in lines[1]
+    for cell in ("CATCHING_UP", "running", "3 → 12", "10 h ago", "1,000.0 M", "99,999,999"):
+        assert cell in lines[1]
     assert "".join(line.split(" ")[0] for line in lines[1:]).strip() == name
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from penstock.cli.client import Client
 
 COLUMNS = ("name", "state", "desired", "generation", "watermark", "rows in", "rows out")
+NARROW = ("name", "state", "desired", "gen", "watermark", "rows in", "rows out")
+"""The same where a line should fit into 80 columns."""
 _EVERY = 1.0
+_MILLION = 1_000_000
 
 Labels = Annotated[
     list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only those with it; may be repeated.")
@@ -47,7 +51,7 @@ def get(
     if output is not Shape.table:
         print_value(found, output)
     elif found:
-        print_table(COLUMNS, rows_of(found, utc_now()))
+        print_table(NARROW if out.is_terminal else COLUMNS, rows_of(found, utc_now(), narrow=out.is_terminal))
     else:
         out.print(Text("there are no pipelines", "dim"))
 
@@ -61,7 +65,8 @@ def pipelines(client: Client, names: Sequence[str] | None, labels: Sequence[str]
     return list(client.pages("/pipelines", label=labels))
 
 
-def rows_of(found: Sequence[dict[str, Any]], now: dt.datetime) -> list[list[str | Text]]:
+def rows_of(found: Sequence[dict[str, Any]], now: dt.datetime, *, narrow: bool) -> list[list[str | Text]]:
+    """A line for each; people at a terminal do not read the last digits of millions."""
     return [
         [
             Text(each["name"], "bold"),
@@ -69,11 +74,15 @@ def rows_of(found: Sequence[dict[str, Any]], now: dt.datetime) -> list[list[str 
             "deleted" if each["deleting"] else each["desired"],
             _generation(each),
             behind(each["watermark"], now),
-            f"{each['rowsIn']:,}",
-            f"{each['rowsOut']:,}",
+            _count(each["rowsIn"], narrow),
+            _count(each["rowsOut"], narrow),
         ]
         for each in found
     ]
+
+
+def _count(rows: int, narrow: bool) -> str:
+    return f"{rows / _MILLION:,.1f} M" if narrow and rows >= 100 * _MILLION else f"{rows:,}"
 
 
 def _generation(each: dict[str, Any]) -> str:
@@ -87,14 +96,17 @@ def follow(client: Client, names: Sequence[str] | None, labels: Sequence[str] | 
     if not out.is_terminal:
         _print_changes(client, names, labels)
         return
-    with Live(console=out, auto_refresh=False) as live:
+    # Texts wrap softly on the usual console; a table has to know where the screen ends.
+    with Live(console=Console(highlight=False), auto_refresh=False) as live:
         while True:
             live.update(_picture(pipelines(client, names, labels)), refresh=True)
             time.sleep(_EVERY)
 
 
 def _picture(found: Sequence[dict[str, Any]]) -> Table | Text:
-    return table_of(COLUMNS, rows_of(found, utc_now())) if found else Text("there are no pipelines", "dim")
+    if not found:
+        return Text("there are no pipelines", "dim")
+    return table_of(NARROW, rows_of(found, utc_now(), narrow=True))
 
 
 def _print_changes(client: Client, names: Sequence[str] | None, labels: Sequence[str] | None) -> None:

@@ -25,7 +25,8 @@ STATE_COLOURS = {
     "FAILED": "bold red",
     "STOPPED": "blue",
 }
-NUMBERS = ("generation", "rows in", "rows out", "version", "batch", "epoch", "attempts")
+NUMBERS = ("generation", "gen", "rows in", "rows out", "version", "batch", "epoch", "attempts")
+_LEAST = 14
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -69,6 +70,8 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], last_
             justify="right" if column in NUMBERS else "left",
             no_wrap=not wraps,
             overflow="fold" if wraps else "ellipsis",
+            # The last column of a list of sentences takes what is left; a name is never pressed to nothing.
+            min_width=_LEAST if wraps else None,
         )
     for row in rows:
         table.add_row(*row)
@@ -103,7 +106,9 @@ def behind(watermark: int | None, now: dt.datetime) -> str:
     """How far the watermark is behind the clock."""
     if not watermark:
         return "·"
-    return f"{span(now.timestamp() - watermark / 1000)} ago"
+    seconds = now.timestamp() - watermark / 1000
+    # Who is a day behind does not ask for the hours.
+    return f"{seconds // 86_400:,.0f} d ago" if seconds >= 86_400 else f"{span(seconds)} ago"
 
 
 def span(seconds: float) -> str:
