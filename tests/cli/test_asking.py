@@ -84,7 +84,13 @@ def _plain(line: str) -> str:
 
 
 def test_a_problem_of_a_newer_server_is_told_in_its_words() -> None:
-    item = {"code": "MOON_IS_FULL", "message": "the moon is full", "hint": "Wait.", "params": {}, "location": None}
+    item: dict[str, Any] = {
+        "code": "MOON_IS_FULL",
+        "message": "the moon is full",
+        "hint": "Wait.",
+        "params": {},
+        "location": None,
+    }
     assert str(told(item)) == "error[SERVER_ERROR]: MOON_IS_FULL: the moon is full\n    Wait."
 
 

@@ -31,8 +31,8 @@ def test_the_demo_runs_three_pipelines_and_leaves_nothing_behind(tmp_path: Path,
         if at_once:
             demo.wait_until(lambda: list(tmp_path.glob("penstock-demo-*/serve.log")), "the server starts")
         else:
-            for name in ("demo", "campaigns", "machines"):
-                demo.wait_until(lambda name=name: re.search(rf"Z {name} (RUNNING|IDLE)", demo.text), f"{name} runs")
+            running = re.compile(r"Z (demo|campaigns|machines) (?:RUNNING|IDLE)")
+            demo.wait_until(lambda: len(set(running.findall(demo.text))) == 3, "all three run")
         demo.signal(signal.SIGINT)
         assert demo.wait(60) == 0, demo.text
     assert "nothing of it is left" in demo.text

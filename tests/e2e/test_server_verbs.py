@@ -37,8 +37,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def site(shared: Site, monkeypatch: pytest.MonkeyPatch, penstock: Command) -> Iterator[Site]:
     use(shared, monkeypatch)
     yield shared
-    for pipeline in shared.ask("/pipelines")["items"]:
-        penstock("delete", pipeline["name"], "--yes", "--wait")
+    left = [pipeline["name"] for pipeline in shared.ask("/pipelines")["items"]]
+    if left:
+        penstock("delete", *left, "--yes", "--wait")
 
 
 def use(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +292,7 @@ def test_start_and_stop_change_what_is_wanted_and_a_failed_run_is_tried_again(
     assert penstock("start", "clicks", "--wait").code == 0
     described = penstock("describe", "clicks")
     assert described.code == 0
-    for part in ("Runs", "Last errors", "[SQL_SYNTAX]", "Events", "pipeline.stop", "evidence", "stopped"):
+    for part in ("Runs", "Last errors", "[SQL_SYNTAX]", "Events", "pipeline.start", "evidence", "stopped"):
         assert part in described.out, part
     found = told_json(penstock("describe", "clicks", "-o", "json"))
     assert found["pipeline"]["generation"] == site.pipeline("clicks")["generation"] >= 4

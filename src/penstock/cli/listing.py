@@ -113,7 +113,8 @@ def behind(watermark: int | None, now: dt.datetime) -> str:
 
 def span(seconds: float) -> str:
     """A length of time in its largest unit or two: 12 s, 4 min, 3 h 2 min."""
-    left, parts = max(int(seconds), 0), []
+    left = max(int(seconds), 0)
+    parts: list[str] = []
     for unit, size in _UNITS:
         if left >= size and len(parts) < 2:
             parts.append(f"{left // size} {unit}")

@@ -49,7 +49,7 @@ def serve(
     from penstock.control import serve as control
 
     options = control.ServeOptions(data, host, port, store, config, insecure)
-    with control.PenstockServer(options, control.RUNNER) as server:
+    with control.PenstockServer(options) as server:
         over = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())

@@ -32,7 +32,7 @@ from penstock.control.policy import Policy
 from penstock.control.store.database import Store
 from penstock.control.store.supervision import SupervisorStore
 from penstock.control.store.thin import thin
-from penstock.control.supervisor.act import RUNNER, Processes
+from penstock.control.supervisor import act
 from penstock.control.supervisor.loop import Supervisor, wall
 from penstock.control.supervisor.notices.base import Herald, Listening
 from penstock.control.supervisor.notices.file import FileNotices
@@ -47,6 +47,8 @@ STANDS_STILL = dt.timedelta(seconds=30)
 _DRAIN_SECONDS = 2
 """How long requests and streams may go on when the server ends."""
 _JOIN_SECONDS = 15.0
+RUNNER: Sequence[str] = act.RUNNER
+"""What a run is started with."""
 _log = logging.getLogger("penstock.server")
 
 _Running = Callable[[], object]
@@ -69,13 +71,12 @@ class ServeOptions:
 class PenstockServer:
     """One server over one data folder; `start` raises whatever keeps it from serving, and has then left nothing."""
 
-    def __init__(self, options: ServeOptions, runner: Sequence[str] = RUNNER) -> None:
+    def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self.config: ServerConfig = read_server_config(options.config)
         self.url = ""
         self.token: str | None = None
         """The token of the first admin, if this start has made it."""
-        self._runner = runner
         self._closing: list[_Closing] = []
 
     def start(self) -> None:
@@ -160,7 +161,7 @@ class PenstockServer:
             folder,
             lambda: config.supervised,
             base=base,
-            processes=Processes(self._runner, tuple(config.own_variables)),
+            processes=act.Processes(RUNNER, tuple(config.own_variables)),
             listening=listening,
         )
 
