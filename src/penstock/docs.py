@@ -483,6 +483,9 @@ def cli_page() -> str:
 On a terminal the output is coloured and `run` shows a live panel; in a pipe there are plain lines. Errors go to the
 standard error.
 
+`plan`, `apply`, `get`, `describe`, `start`, `stop`, `delete`, `logs`, `alerts` and `token` ask a server: the one that
+`PENSTOCK_URL` names (by default `http://127.0.0.1:8080`), with the token in `PENSTOCK_TOKEN`.
+
 {_exit_codes_table()}
 ## Options before the verb
 
@@ -495,14 +498,15 @@ standard error.
 def _verbs(group: TyperGroup, parent: typer.Context) -> Iterator[str]:
     """Every verb, and those of groups under both their names."""
     for name, command in group.commands.items():
+        context = typer.Context(command, parent=parent, info_name=name)
+        if not isinstance(command, TyperGroup) or command.invoke_without_command:
+            yield _verb(command, context)
         if isinstance(command, TyperGroup):
-            yield from _verbs(command, typer.Context(command, parent=parent, info_name=name))
-        else:
-            yield _verb(command, typer.Context(command, parent=parent, info_name=name))
+            yield from _verbs(command, context)
 
 
 def _verb(command: Any, context: typer.Context) -> str:
-    assert isinstance(command, TyperCommand)
+    assert isinstance(command, TyperCommand | TyperGroup)
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     name = context.command_path.removeprefix("penstock ")
     return f"## {name}\n\n`{usage}`\n\n{inspect.cleandoc(command.help or '')}\n\n{_options_table(command, context)}"
@@ -596,7 +600,7 @@ def run_picture() -> str:
     console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     now = dt.datetime(2024, 1, 1, 12, 4, 10, tzinfo=dt.UTC)
     console.print(panel(_demo_status(now), now, "local[*]", width=_COLUMNS))
-    svg = console.export_svg(title="make demo", unique_id="penstock-run")
+    svg = console.export_svg(title="penstock run examples/demo.yaml", unique_id="penstock-run")
     # The picture must not fetch anything when it is looked at: a font that is installed will do.
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     return re.sub(r"\s*<!-- Generated with .*? -->", "", svg) + "\n"

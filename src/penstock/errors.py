@@ -543,6 +543,42 @@ define(
     owner=Owner.OPERATOR,
     exit_code=1,
 )
+define(
+    "SERVER_RUNNING",
+    "{path} is in use by another server (process {pid})",
+    "End that one first, or give this one a folder of its own with --data.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SERVER_STORE_DOWN",
+    "the server cannot start, as its database does not answer: {reason}",
+    "Bring the database back and start the server again; pipelines that run go on meanwhile.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "CERTIFICATE_UNUSABLE",
+    "the certificate {cert} with the key {key} cannot be used: {reason}",
+    "Both must be PEM files that may be read, and belong together; see `tls` in the server's configuration.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SERVER_UNREACHABLE",
+    "no server answers at {url}: {reason}",
+    "Start one with `penstock serve`, or set PENSTOCK_URL to where it is.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define("SERVER_ERROR", "{reason}", "{advice}", owner=Owner.OPERATOR, exit_code=1)
+define(
+    "TOKEN_MISSING",
+    "the server at {url} wants a token, and PENSTOCK_TOKEN is not set",
+    "Set it, for example: export PENSTOCK_TOKEN=$(cat DATA/admin.token)",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
 define("INTERNAL", "something went wrong inside the server", "See its log, at {mark}.", owner=Owner.BUG, exit_code=1)
 
 # --- running -----------------------------------------------------------------------------------------------

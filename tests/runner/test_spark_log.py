@@ -33,6 +33,8 @@ def spark(level: str, logger: str, text: str, more: str = "") -> str:
         ("ResolveWriteToStream", "spark.sql.adaptive.enabled is not supported in streaming DataFrames/Datasets"),
         ("SparkStringUtils", "Truncated the string representation of a plan since it was too large."),
         ("Utils", "Service 'SparkUI' could not bind on port 4040. Attempting port 4041."),
+        ("TransformWithStateInPySparkStateServer", "Map state chunks doesn't contain key [-9223372036854775808]."),
+        ("TransformWithStateInPySparkStateServer", "No more data to read from the socket"),
     ],
 )
 def test_what_every_healthy_run_says_is_noise(logger: str, text: str) -> None:

@@ -11,7 +11,27 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import explain, init, ledger, replay, run, schema, test, validate
+from penstock.cli import (
+    alerts,
+    apply,
+    delete,
+    describe,
+    explain,
+    get,
+    init,
+    ledger,
+    logs,
+    plan,
+    replay,
+    run,
+    schema,
+    serve,
+    start,
+    stop,
+    test,
+    token,
+    validate,
+)
 from penstock.cli.output import print_error, print_trace
 from penstock.errors import PenstockError
 
@@ -26,7 +46,9 @@ app = typer.Typer(
 # ClickException) is found through Typer's.
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 
-for verb in (init, validate, explain, test, run, ledger, replay, schema):
+_HERE = (init, validate, explain, test, run, ledger, replay, schema)
+_WITH_A_SERVER = (serve, plan, apply, get, describe, start, stop, delete, logs, alerts, token)
+for verb in (*_HERE, *_WITH_A_SERVER):
     verb.register(app)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
@@ -158,6 +158,11 @@ class ServerConfig(Config):
     addresses: AddressRules = field(AddressRules(), doc="What pipelines may reach over the network.")
     secrets: SecretRules = field(SecretRules(), doc="Which secrets pipelines may refer to.")
     notify: dict[str, Channel] = field({}, doc="Channels by which people are told of alerts, by name.")
+    cloud: Literal["aws", "azure", "google"] | None = field(
+        None,
+        doc="The cloud whose metadata address says that this machine will be taken away. Pipelines on targets that use "
+        "this machine alone (`local`) then go on elsewhere.",
+    )
     tls: Tls | None = field(None, doc="The server's certificate; without one it speaks plain HTTP.")
     oidc: OidcSettings | None = field(None, doc="Login by OpenID Connect, beside tokens.")
     limits: Limits = field(Limits(), doc="How much the server takes.")
@@ -207,6 +212,11 @@ class ServerConfig(Config):
         """Environment variables with secrets of the server itself, which are not for pipelines."""
         found = (ref for _, text in texts(self.model_dump()) for ref in references(text))
         return frozenset(ref.key for ref in found if ref.store == "env")
+
+    @property
+    def local_targets(self) -> tuple[str, ...]:
+        """Targets that end with this machine."""
+        return tuple(name for name, target in self.targets.items() if target.master.startswith("local"))
 
     @property
     def default_target(self) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from penstock.components.base import Component, resolve_path
+from penstock.control.alerts.rules import unknown_channels
 from penstock.control.auth.roles import Role
 from penstock.control.config import AddressRules, SecretRules, ServerConfig
 from penstock.errors import PenstockError, Problem
@@ -54,16 +55,18 @@ class Policy:
     roots: tuple[Path, ...]
     addresses: AddressRules
     secrets: SecretRules
+    channels: frozenset[str] = frozenset()
+    """By which alerts may be told."""
 
     @classmethod
     def of(cls, config: ServerConfig, data: Path) -> Policy:
         folder = (Path(config.paths.folder).expanduser() if config.paths.folder else data / "files").resolve()
         allowed = (Path(root).expanduser().resolve() for root in config.paths.allowed)
-        return cls(folder, (folder, *allowed), config.addresses, config.secrets)
+        return cls(folder, (folder, *allowed), config.addresses, config.secrets, frozenset(config.notify))
 
     def problems(self, file: PipelineFile, role: Role) -> list[Problem]:
         """All that the file may not name, each at its place."""
-        found: list[Problem] = []
+        found = unknown_channels(file, self.channels)
         for path, component in components_of(file.pipeline):
             if getattr(component, "name", "") == "python" and getattr(component, "kind", "") == "step":
                 found += self._code(file, path, "a Python function", role)

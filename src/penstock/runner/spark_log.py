@@ -39,6 +39,7 @@ _NOISE = tuple(
         ("DAGScheduler", "Broadcasting large task binary"),
         ("SparkContext", "Another SparkContext is being constructed"),
         ("RocksDB.*", "^(?:.*) (Loaded|Committed|Rolled back)"),
+        (".*", r"^Map state \w+ doesn't contain key|^No more data to read from the socket"),
         ("PythonUDFRunner|PythonRunner|BasePythonRunner|ArrowPythonRunner", "Incomplete task .* interrupted"),
     )
 )

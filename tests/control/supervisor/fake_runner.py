@@ -6,6 +6,7 @@ The mode stands in `spark.fake.mode` of the order, or in the file `mode` of the 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ def main() -> None:
     mode = _mode(order)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else lambda *_: stopped.append(True))
     started, batch = birth(os.getpid()) or "", 0
+    _log(folder, "INFO", f"run {order.run} of '{order.pipeline}' begins")
     while True:
         mode = _mode(order)
         if mode != "silent":
@@ -53,6 +55,12 @@ def main() -> None:
         time.sleep(EVERY)
 
 
+def _log(folder: RunFolder, level: str, text: str, more: str | None = None) -> None:
+    line = {"at": dt.datetime.now(dt.UTC).isoformat(), "level": level, "logger": "fake", "text": text, "more": more}
+    with folder.lines.open("a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")
+
+
 def _mode(order: RunOrder) -> str:
     try:
         return (Path(order.state_dir) / "mode").read_text("utf-8").strip()
@@ -62,6 +70,8 @@ def _mode(order: RunOrder) -> str:
 
 def _end(folder: RunFolder, order: RunOrder, code: int, outcome: Outcome, error: PenstockError | None = None) -> None:
     problems = () if error is None else tuple(problem.as_dict() for problem in error.problems)
+    for problem in problems:
+        _log(folder, "ERROR", problem["message"], "org.apache.spark.Something: it went wrong\n\tat somewhere")
     folder.write_end(RunEnd(order.run, dt.datetime.now(dt.UTC), code, outcome, problems))
     sys.exit(code)
 

@@ -124,6 +124,13 @@ def test_ever_more_that_waits_is_degraded() -> None:
     assert found == Health("DEGRADED", "ever more waits at source 'views': 9,000 rows by now")
 
 
+@pytest.mark.parametrize(("unit", "amount", "state"), [("rows", 2, "RUNNING"), ("rows", 5001, "DEGRADED"),
+                                                       ("files", 2, "DEGRADED")])  # fmt: skip
+def test_what_is_read_in_a_few_seconds_anyway_may_wait(unit: str, amount: int, state: str) -> None:
+    waiting = {"backlog": {"views": BacklogReport(amount, unit)}, "caught_up_in": {"views": None}}
+    assert judge(running(10, rows_per_second=500.0, **waiting), after(10)).state == state
+
+
 def degraded(lines: Sequence[BatchLine]) -> Health:
     trail = followed(*((item.batch, status(item.batch, item.batch), [item]) for item in lines))
     return judge(trail, after(lines[-1].batch))

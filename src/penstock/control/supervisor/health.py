@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from penstock.control.supervisor.ports import State
-from penstock.reports.values import BatchLine, RunStatus
+from penstock.reports.values import BacklogReport, BatchLine, RunStatus
 
 SILENT = dt.timedelta(seconds=15)
 """Without a sign of life for so long a run is STALLED."""
@@ -215,9 +215,14 @@ def _stuck_watermark(trail: Trail, now: dt.datetime) -> str | None:
 def _falling_behind(status: RunStatus) -> str | None:
     for source, seconds in status.caught_up_in.items():
         waiting = status.backlog.get(source)
-        if seconds is None and waiting is not None and waiting.amount:
+        if seconds is None and waiting is not None and waiting.amount > _ordinary(status, waiting):
             return f"ever more waits at source '{source}': {waiting.amount:,} {waiting.unit} by now"
     return None
+
+
+def _ordinary(status: RunStatus, waiting: BacklogReport) -> float:
+    """So much may wait without meaning anything: what is read in a few seconds anyway."""
+    return 0.0 if waiting.unit == "files" else status.rows_per_second * BEHIND.total_seconds()
 
 
 def _full(status: RunStatus) -> str | None:

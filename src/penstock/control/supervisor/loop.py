@@ -7,6 +7,7 @@ reached, the supervisor goes on with what it knows and notes later what has happ
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import secrets
 import threading
 import time
@@ -52,6 +53,8 @@ _HOUR = dt.timedelta(hours=1)
 _QUIET_KINDS = ("nothing", "wait")
 _MOST_PENDING = 100_000
 _WELL = ("RUNNING", "IDLE", "CATCHING_UP", "DEGRADED")
+
+_log = logging.getLogger("penstock.supervisor")
 
 Clock = Callable[[], dt.datetime]
 
@@ -151,9 +154,13 @@ class Supervisor:
             began = time.monotonic()
             try:
                 self.tick()
+                self.trouble = None
             except Exception as error:
                 # A tick that fails must not be the last one.
-                self.trouble = f"{type(error).__name__}: {error}"
+                trouble = f"{type(error).__name__}: {error}"
+                if trouble != self.trouble:
+                    _log.error("the supervisor failed", exc_info=error)
+                self.trouble = trouble
             self.last_tick_seconds = time.monotonic() - began
             self._asked.wait(max(TICK_SECONDS - self.last_tick_seconds, 0.05))
 
