@@ -158,6 +158,16 @@ batches = _counted(
     Index(None, "pipeline", "at"),
     Index(None, "grain", "at"),
 )
+# Hardly any batch is unbalanced, and how many are is asked again and again.
+_unbalanced = batches.c.balanced.is_(False)
+Index(
+    "ix_batches_unbalanced",
+    batches.c.pipeline,
+    batches.c.at,
+    batches.c.balanced,
+    sqlite_where=_unbalanced,
+    postgresql_where=_unbalanced,
+)
 
 exceptions = _counted(
     "exceptions",
