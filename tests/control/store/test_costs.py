@@ -19,6 +19,7 @@ from penstock.control.store import history, pipelines
 from penstock.control.store.database import Store
 from penstock.control.store.recent import recent
 from penstock.control.store.supervision import SupervisorStore
+from penstock.control.supervisor import decide
 from penstock.control.supervisor.loop import Supervisor
 from penstock.control.supervisor.ports import Target
 from penstock.errors import PenstockError
@@ -66,6 +67,21 @@ def test_the_unbalanced_batches_of_an_hour_are_found_without_reading_the_others(
         assert "ix_batches_unbalanced" in str(plan)
 
 
+def test_the_newest_batches_of_a_pipeline_are_found_without_sorting_all(store: Store) -> None:
+    filled(store, 50)
+    with statements(store) as asked, store.reading() as connection:
+        assert [item.batch for item in history.batches_of(connection, "p7", limit=2).items] == [2, 1]
+    with store.reading() as connection:
+        if store.engine.dialect.name == "sqlite":
+            plan = str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked[0]}", ("p7", 3, 0)).all())
+            assert "TEMP B-TREE" not in plan
+        else:
+            connection.execute(text("SET LOCAL enable_seqscan = off"))
+            connection.execute(text("SET LOCAL enable_sort = off"))
+            plan = str(connection.exec_driver_sql(f"EXPLAIN {asked[0]}", {"pipeline_1": "p7", "param_1": 3}).all())
+        assert "ix_batches_pipeline_id" in plan
+
+
 class Fleet:
     """A supervisor on a real store, whose runs report when they are told to."""
 
@@ -99,7 +115,10 @@ class Fleet:
             folder.write_end(RunEnd(order.run, dt.datetime.now(dt.UTC), 1, "failed", (problem,)))
 
 
-def test_a_tick_takes_as_many_statements_for_many_pipelines_as_for_a_few(store: Store, tmp_path: Path) -> None:
+def test_a_tick_takes_as_many_statements_for_many_pipelines_as_for_a_few(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decide, "FIRST_PAUSE", 600.0)
     few = Fleet(store, tmp_path / "few", 3)
     costs = [[few.tick(), few.tick(lambda: few.processes.report(0)), few.tick(lambda: few.processes.report(1))]]
     costs[0] += [few.tick(few.fail), few.tick()]

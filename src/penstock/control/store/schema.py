@@ -156,6 +156,7 @@ batches = _counted(
     Column("details", JSON, nullable=False),
     UniqueConstraint("pipeline", "run", "batch", "grain"),
     Index(None, "pipeline", "at"),
+    Index(None, "pipeline", "id"),
     Index(None, "grain", "at"),
 )
 # Hardly any batch is unbalanced, and how many are is asked again and again.

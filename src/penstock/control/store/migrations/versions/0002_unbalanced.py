@@ -1,4 +1,4 @@
-"""Unbalanced batches are found without reading the others."""
+"""Unbalanced batches, and the newest of a pipeline, are found without reading the others."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.create_index("ix_batches_pipeline_id", "batches", ["pipeline", "id"])
     op.create_index(
         "ix_batches_unbalanced",
         "batches",
