@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
+from benchmarks.api import Api
 from benchmarks.contender import Failed
 from benchmarks.environments import Unavailable
 from benchmarks.match import Match
@@ -23,7 +24,7 @@ from benchmarks.sinks import Sinks
 from benchmarks.state_bytes import WEEKS, StateBytes
 from benchmarks.workloads import VIEWS, WORKLOADS
 
-_NAMES = ("passthrough", *WORKLOADS, "state", "sinks")
+_NAMES = ("passthrough", *WORKLOADS, "state", "sinks", "api")
 
 
 class Game(Protocol):
@@ -73,6 +74,9 @@ def _game(name: str, folder: Path, options: argparse.Namespace) -> Game:
         return Passthrough(folder, 100_000 if options.quick else VIEWS.rows)
     if name == "sinks":
         return Sinks(folder, 100_000 if options.quick else VIEWS.rows)
+    if name == "api":
+        few = {"pipelines": 20, "batches": 4_000, "seconds": 5}
+        return Api(folder, **(few if options.quick else {"pipelines": 200, "batches": 360_000, "seconds": 60}))
     if name == "state":
         return StateBytes(folder, 200_000 if options.quick else WEEKS.rows)
     workload = WORKLOADS[name].quick() if options.quick else WORKLOADS[name]

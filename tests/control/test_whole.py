@@ -1,71 +1,18 @@
-"""API, store and supervisor together, with runners that report as real ones do."""
+"""From what is applied to what runs, and back."""
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.control.api.server import Client, Server
-from tests.control.supervisor.world import FAKE
+from tests.control.whole import Whole
 
-from penstock.control.auth.roles import Role
-from penstock.control.config import ServerConfig
 from penstock.control.store import database, history
-from penstock.control.store.supervision import SupervisorStore
-from penstock.control.supervisor.act import Processes
-from penstock.control.supervisor.loop import Supervisor
-from penstock.reports.folder import RunFolder
 from penstock.reports.processes import is_alive
-from penstock.testing.processes import kill, until
-
-
-class Whole:
-    """A server as `penstock serve` puts it together, but for its sockets and threads."""
-
-    def __init__(self, folder: Path) -> None:
-        config = ServerConfig()
-        self.folder = folder
-        self.server = Server(folder, config)
-        self.store = SupervisorStore(self.server.store, self.server.services.folder, config.default_target)
-        self.start()
-        self.author: Client = self.server.client(Role.AUTHOR)
-
-    def start(self) -> None:
-        """A supervisor that has just started."""
-        self.supervisor = Supervisor(
-            self.store,
-            self.server.services.folder,
-            lambda: self.server.services.config.supervised,
-            base=self.folder,
-            processes=Processes(FAKE),
-        )
-
-    def until(self, condition: Callable[[], object], what: str) -> None:
-        def look() -> object:
-            self.server.time = dt.datetime.now(dt.UTC)
-            self.supervisor.tick()
-            self.server.live = self.supervisor.live()
-            return condition()
-
-        until(look, what, 20, every=0.02)
-
-    def state(self, name: str = "a") -> str:
-        return str(self.author.get(f"/api/v1/pipelines/{name}").json().get("state"))
-
-    def runs(self) -> list[RunFolder]:
-        return [RunFolder(path) for path in self.folder.glob("pipelines/*/runs/*")]
-
-    def close(self) -> None:
-        for run in self.runs():
-            status = run.status
-            if status is not None and is_alive(status.pid, status.process_started):
-                kill(status.pid)
-        self.server.close()
 
 
 @pytest.fixture

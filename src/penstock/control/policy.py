@@ -37,6 +37,8 @@ _CODE = re.compile(
     r"(?i)(?<![A-Za-z0-9_])(reflect|try_reflect|java_method)`?\s*(/\*.*?\*/|--[^\n]*\n|\s)*\(", re.DOTALL
 )
 """Functions of SQL that call Java."""
+_SECRET = "secret-reference"
+"""Stands for a reference while an address is taken apart."""
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
 _METADATA_NETWORKS = tuple(
     ipaddress.ip_network(network)
@@ -131,13 +133,16 @@ class Policy:
             return  # A bucket's name, not a host's.
         try:
             # A secret may stand for any part; what it holds is the operator's.
-            host = urlsplit(re.sub(r"\$\{secret:[^}]*\}", "secret", text.strip())).hostname
+            parts = urlsplit(re.sub(r"\$\{secret:[^}]*\}", _SECRET, text.strip()))
+            host = parts.hostname
         except ValueError:
             yield _refused(where, "it cannot be read as an address", "")
             return
         if not host:
             yield _refused(where, "it names no host", "")
             return
+        if parts.password and _SECRET not in parts.password:
+            yield Problem("SECRET_IN_PLAIN_TEXT", {"where": where})
         yield from self._host(where, host)
 
     def _host(self, where: str, host: str) -> Iterator[Problem]:

@@ -33,6 +33,9 @@ def advice_for(error: MarkedYAMLError, text: str) -> tuple[str, str, int]:
     if "quoted scalar" in (error.context or "") and "end of stream" in problem:
         return "a quote that is never closed", f"Close it with {text[context]}.", context
     if "while parsing a flow" in (error.context or ""):
+        if text[context : context + 1] not in ("[", "{"):
+            # It points at what stands in the bracket, which may be the end of the text.
+            context = max(text.rfind("[", 0, context), text.rfind("{", 0, context), 0)
         bracket, closing = text[context], "}" if text[context] == "{" else "]"
         reason = f"the `{bracket}` is not closed, or text in it needs quotes"
         return reason, f"Close it with `{closing}`; put text that holds brackets, commas or `: ` in quotes.", context

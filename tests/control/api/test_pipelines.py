@@ -21,7 +21,7 @@ from penstock.control.store.history import BatchNumbers
 from penstock.control.store.supervision import SupervisorStore
 from penstock.control.supervisor.health import Health
 from penstock.control.supervisor.loop import Live
-from penstock.control.supervisor.ports import Run
+from penstock.control.supervisor.ports import Failure, Run, StateChange
 from penstock.errors import PenstockError, Problem
 from penstock.reports.values import BacklogReport, RunStatus
 
@@ -158,9 +158,9 @@ def test_what_a_run_reports_is_part_of_its_pipeline(server: Server) -> None:
     with server.store.writing() as connection:
         runs.put(connection, [RUN])
         history.add_batches(connection, [BatchNumbers("a", RUN.id, 1, T0, 10, 5, 4, dead=1)])
-        history.add_exception(connection, "a", RUN.id, Problem("JVM_DIED", {}), now=T0)
-        seen = {"state": "RUNNING", "reason": "", "now": T0, "target": "local", "default_target": "local"}
-        pipelines.observe(connection, "a", **seen, generation=1)  # type: ignore[arg-type]
+        history.add_exceptions(connection, [Failure("a", RUN.id, T0, Problem("JVM_DIED", {}).as_dict())])
+        seen = StateChange("RUNNING", "", T0, 1, "local")
+        pipelines.observe(connection, {"a": seen}, default_target="local")
     found = author.get("/api/v1/pipelines/a").json()
     assert (found["state"], found["reason"], found["secondsLeft"]) == ("CATCHING_UP", "9 rows wait", 3.0)
     assert (found["watermark"], found["rowsIn"], found["rowsOut"], found["rowsDead"]) == (123, 5, 4, 1)

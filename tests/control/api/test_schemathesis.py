@@ -26,7 +26,7 @@ from tests.control.api.server import T0, Server
 from penstock.control.auth.roles import Role
 from penstock.control.config import Limits, ServerConfig
 from penstock.control.store import alerts, history, runs
-from penstock.control.supervisor.ports import Run
+from penstock.control.supervisor.ports import Failure, Run
 from penstock.errors import Problem
 
 CHECKS = [
@@ -49,7 +49,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with server.store.writing() as connection:
         runs.put(connection, [Run("r0123456789ab", "a", 1, 1, "local", T0)])
         history.add_batches(connection, [history.BatchNumbers("a", "r0123456789ab", 1, T0, 10, 5, 4)])
-        history.add_exception(connection, "a", None, Problem("DISK_FULL", {"path": "/"}), now=T0)
+        full = Problem("DISK_FULL", {"path": "/"}).as_dict()
+        history.add_exceptions(connection, [Failure("a", "r0123456789ab", T0, full)])
         alerts.open_alert(connection, "a", "lag", severity="warn", state="firing", since=T0, evidence="x")
     yield server
     server.close()

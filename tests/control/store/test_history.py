@@ -15,10 +15,12 @@ from penstock.control.store import history, pipelines
 from penstock.control.store.database import Store
 from penstock.control.store.history import BATCH, HOUR, MINUTE, BatchNumbers, StoredBatch
 from penstock.control.store.thin import Keep, put_together, thin
+from penstock.control.supervisor.ports import Failure
 from penstock.errors import Problem
 
 RUN = "r00000000000a"
 DAY = dt.timedelta(days=1)
+FULL = Failure("a", RUN, T0, Problem("DISK_FULL", {"path": "/x"}).as_dict())
 
 
 def batch(number: int, at: dt.datetime, **values: Any) -> BatchNumbers:
@@ -101,7 +103,7 @@ def test_what_is_older_than_all_is_gone(store: Store) -> None:
         history.add_batches(connection, [batch(1, T0), batch(2, now)])
         history.add_event(connection, "old", "long ago", now=T0, pipeline="a")
         history.add_event(connection, "new", "just now", now=now, pipeline="a")
-        history.add_exception(connection, "a", None, Problem("DISK_FULL", {"path": "/x"}), now=T0)
+        history.add_exceptions(connection, [FULL])
     all_thinned(store, Keep(), now)
     with store.reading() as connection:
         assert [item.batch for item in history.batches_of(connection, "a").items] == [2]
@@ -137,8 +139,8 @@ def test_put_together_rows_lose_nothing(found: list[tuple[int, int, int, str]], 
 def test_exceptions_keep_code_owner_and_hint(store: Store) -> None:
     with store.writing() as connection:
         create(connection, "a")
-        history.add_exception(connection, "a", RUN, Problem("DISK_FULL", {"path": "/x"}), now=T0)
-        history.add_exception(connection, "a", RUN, Problem("DISK_FULL", {"path": "/x"}).as_dict(), now=T0)
+        history.add_exceptions(connection, [FULL, FULL])
+        history.add_exceptions(connection, [FULL])
         (found,) = history.exceptions_of(connection, pipeline="a").items
     assert (found.code, found.owner, found.detail["params"]) == ("DISK_FULL", "operator", {"path": "/x"})
     assert "Free space" in found.hint

@@ -6,11 +6,12 @@ import datetime as dt
 import threading
 
 import pytest
+from sqlalchemy import Connection
 from tests.control.store.databases import T0, create, draft
 
 from penstock.control.store import pipelines, runs
 from penstock.control.store.database import Store
-from penstock.control.supervisor.ports import Run
+from penstock.control.supervisor.ports import Run, StateChange
 from penstock.errors import PenstockError
 
 LATER = T0 + dt.timedelta(hours=1)
@@ -84,19 +85,17 @@ def test_a_name_can_be_taken_once(store: Store) -> None:
     assert raised.value.code == "STALE_REVISION"
 
 
+def observe(connection: Connection, generation: int, target: str, at: dt.datetime) -> None:
+    change = StateChange("RUNNING", "offsets advance", at, generation, target)
+    pipelines.observe(connection, {"a": change}, default_target="local")
+
+
 def test_what_the_supervisor_sees_raises_neither_revision_nor_generation(store: Store) -> None:
-    seen = {
-        "state": "RUNNING",
-        "reason": "offsets advance",
-        "generation": 1,
-        "target": "local",
-        "default_target": "local",
-    }
     with store.writing() as connection:
         create(connection, "a")
-        pipelines.observe(connection, "a", **seen, now=LATER)  # type: ignore[arg-type]
+        observe(connection, 1, "local", LATER)
         first = pipelines.get(connection, "a")
-        pipelines.observe(connection, "a", **seen, now=LATER + dt.timedelta(hours=1))  # type: ignore[arg-type]
+        observe(connection, 1, "local", LATER + dt.timedelta(hours=1))
         second = pipelines.get(connection, "a")
     assert (first.revision, first.generation, first.observed_generation, first.target) == (1, 1, 1, None)
     assert first.state_since == second.state_since == LATER
@@ -106,10 +105,9 @@ def test_a_target_asked_for_meanwhile_stays(store: Store) -> None:
     with store.writing() as connection:
         create(connection, "a")
         pipelines.steer(connection, "a", revision=1, now=LATER, desired="running", target="new")
-        old = {"state": "RUNNING", "reason": "", "now": LATER, "default_target": "local"}
-        pipelines.observe(connection, "a", **old, generation=1, target="moved")  # type: ignore[arg-type]
+        observe(connection, 1, "moved", LATER)
         assert pipelines.get(connection, "a").target == "new"
-        pipelines.observe(connection, "a", **old, generation=2, target="moved")  # type: ignore[arg-type]
+        observe(connection, 2, "moved", LATER)
         assert pipelines.get(connection, "a").target == "moved"
 
 

@@ -29,7 +29,18 @@ def services_of(request: Request) -> Services:
     return found
 
 
-ServicesOf = Annotated[Services, Depends(services_of)]
+# These two wait for nothing; were they not async, each would take a turn of a thread.
+async def _services(request: Request) -> Services:
+    return services_of(request)
+
+
+async def _caller(request: Request) -> Grant:
+    found: Grant = request.state.grant
+    return found
+
+
+ServicesOf = Annotated[Services, Depends(_services)]
+Caller = Annotated[Grant, Depends(_caller)]
 
 
 def bearer(request: Request) -> tuple[str, bool]:
@@ -77,14 +88,6 @@ def _same_origin(request: Request) -> bool:
     if origin is None:
         return request.headers.get("Sec-Fetch-Site") in ("same-origin", "none")
     return urlsplit(origin).netloc == request.headers.get("Host")
-
-
-def caller(request: Request) -> Grant:
-    found: Grant = request.state.grant
-    return found
-
-
-Caller = Annotated[Grant, Depends(caller)]
 
 
 class GuardedRoute(APIRoute):

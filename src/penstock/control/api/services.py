@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +19,8 @@ from penstock.control.store.database import Store
 from penstock.control.supervisor.loop import Live
 from penstock.control.supervisor.ports import Notice
 
+_KEPT_SECONDS = 1.0
+
 
 def _nothing(*_: object) -> None:
     """For a server without a supervisor."""
@@ -24,6 +28,23 @@ def _nothing(*_: object) -> None:
 
 def wall() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
+
+
+class Briefly:
+    """What takes long to compute and is kept for a second: those who ask meanwhile get the same."""
+
+    def __init__(self, compute: Callable[[], bytes]) -> None:
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._known = b""
+        self._until = 0.0
+
+    def __call__(self) -> bytes:
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._known = self._compute()
+                self._until = time.monotonic() + _KEPT_SECONDS
+            return self._known
 
 
 @dataclass(frozen=True)
@@ -49,6 +70,11 @@ class Services:
     oidc: Oidc | None = None
     secure: bool = False
     """Whether the server speaks TLS, so that cookies are for TLS only."""
+
+    @cached_property
+    def scraped(self) -> Briefly:
+        """The metrics, as they are or just were."""
+        return Briefly(self.metrics)
 
     @cached_property
     def attempts(self) -> FailedLogins:

@@ -14,7 +14,7 @@ from penstock.control.store.pages import Page, page
 from penstock.control.store.pipelines import Labels, within
 from penstock.control.store.records import insert_missing, insert_numbered, maker
 from penstock.control.store.schema import COUNTS, batches, events, exceptions, pipelines, savepoints
-from penstock.errors import Problem
+from penstock.control.supervisor.ports import Failure
 
 BATCH, MINUTE, HOUR = 0, 60, 3600
 """What one row of history stands for: one batch, or all batches of a minute or an hour."""
@@ -144,16 +144,23 @@ def batches_of(
 # --- exceptions --------------------------------------------------------------------------------------------
 
 
-def add_exception(
-    connection: Connection, pipeline: str, run: str | None, problem: Problem | Mapping[str, Any], *, now: dt.datetime
-) -> None:
-    """Keeps a problem, as it is or as a run has reported it; told again, it is not kept twice."""
-    told = problem.as_dict() if isinstance(problem, Problem) else dict(problem)
-    detail = {key: told[key] for key in ("severity", "params", "location") if key in told}
-    values = {"pipeline": pipeline, "run": run, "at": now, "code": str(told.get("code", "INTERNAL"))[:60]}
-    values |= {key: str(told.get(key, "")) for key in ("message", "hint")}
-    owner = str(told.get("owner", "bug"))[:10]
-    insert_missing(connection, exceptions, [{**values, "owner": owner, "detail": detail}])
+def add_exceptions(connection: Connection, found: Iterable[Failure]) -> None:
+    """Keeps what runs failed of; told again, it is not kept twice."""
+    insert_missing(connection, exceptions, (_failure(each) for each in found))
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    told = failure.problem
+    return {
+        "pipeline": failure.pipeline,
+        "run": failure.run,
+        "at": failure.at,
+        "code": str(told.get("code", "INTERNAL"))[:60],
+        "message": str(told.get("message", "")),
+        "hint": str(told.get("hint", "")),
+        "owner": str(told.get("owner", "bug"))[:10],
+        "detail": {key: told[key] for key in ("severity", "params", "location") if key in told},
+    }
 
 
 def exceptions_of(

@@ -12,12 +12,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, case, delete, exists, func, insert, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    String,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from penstock.control.store.pages import Page, page
 from penstock.control.store.records import has_labels, maker
 from penstock.control.store.schema import NAME, UtcTime, pipelines, runs, versions
+from penstock.control.supervisor.ports import StateChange
 from penstock.errors import PenstockError
 
 Desired = Literal["running", "stopped"]
@@ -230,27 +244,38 @@ def forget(connection: Connection, name: str) -> None:
     connection.execute(delete(pipelines).where(pipelines.c.name == name))
 
 
-def observe(
-    connection: Connection,
-    name: str,
-    *,
-    state: str,
-    reason: str,
-    generation: int,
-    now: dt.datetime,
-    target: str,
-    default_target: str,
-) -> None:
-    """Notes what the supervisor has seen, the generation it has acted on, and where it has put the pipeline.
+def observe(connection: Connection, changes: Mapping[str, StateChange], *, default_target: str) -> None:
+    """Notes what the supervisor has seen, the generation it has acted on, and where it has put each pipeline.
 
     Where someone has asked for another target meanwhile, that stays.
     """
-    values = {"state": state, "state_reason": reason, "observed_generation": generation}
-    since = case((pipelines.c.state == state, pipelines.c.state_since), else_=literal(now, UtcTime()))
+    if not changes:
+        return
+    state, at, generation, target = (
+        bindparam(name, type_=kind)
+        for name, kind in (
+            ("now_state", String),
+            ("now_at", UtcTime),
+            ("now_generation", Integer),
+            ("now_target", NAME),
+        )
+    )
     moved = (pipelines.c.generation == generation) & (func.coalesce(pipelines.c.target, default_target) != target)
-    place = case((moved, literal(target, NAME)), else_=pipelines.c.target)
-    known = update(pipelines).where(pipelines.c.name == name)
-    connection.execute(known.values(**values, state_since=since, target=place))
+    noted = update(pipelines).where(pipelines.c.name == bindparam("of")).values(
+        state=state,
+        state_reason=bindparam("now_reason"),
+        state_since=case((pipelines.c.state == state, pipelines.c.state_since), else_=at),
+        observed_generation=generation,
+        target=case((moved, target), else_=pipelines.c.target),
+    )  # fmt: skip
+    rows = [
+        {
+            "of": name, "now_state": change.state, "now_reason": change.reason, "now_at": change.at,
+            "now_generation": change.observed_generation, "now_target": change.target,
+        }
+        for name, change in changes.items()
+    ]  # fmt: skip
+    connection.execute(noted, rows)
 
 
 def _change(connection: Connection, name: str, revision: int, now: dt.datetime, **values: Any) -> Pipeline:

@@ -156,7 +156,18 @@ batches = _counted(
     Column("details", JSON, nullable=False),
     UniqueConstraint("pipeline", "run", "batch", "grain"),
     Index(None, "pipeline", "at"),
+    Index(None, "pipeline", "id"),
     Index(None, "grain", "at"),
+)
+# Hardly any batch is unbalanced, and how many are is asked again and again.
+_unbalanced = batches.c.balanced.is_(False)
+Index(
+    "ix_batches_unbalanced",
+    batches.c.pipeline,
+    batches.c.at,
+    batches.c.balanced,
+    sqlite_where=_unbalanced,
+    postgresql_where=_unbalanced,
 )
 
 exceptions = _counted(

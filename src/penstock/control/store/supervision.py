@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, cast
 
 from sqlalchemy import Connection, insert, select
@@ -50,34 +51,23 @@ class SupervisorStore:
         with self._store.writing() as connection:
             names = set(connection.execute(select(table.c.name)).scalars())
             runs.put(connection, (run for run in changes.runs.values() if run.pipeline in names))
-            for name, change in changes.states.items():
-                pipelines.observe(
-                    connection,
-                    name,
-                    state=change.state,
-                    reason=change.reason,
-                    generation=change.observed_generation,
-                    now=change.at,
-                    target=change.target,
-                    default_target=self._default_target,
-                )
+            pipelines.observe(connection, changes.states, default_target=self._default_target)
             history.add_batches(connection, (numbers(each) for each in changes.batches if each.pipeline in names))
-            for failure in changes.failures:
-                if failure.pipeline in names:
-                    history.add_exception(connection, failure.pipeline, failure.run, failure.problem, now=failure.at)
+            history.add_exceptions(connection, (each for each in changes.failures if each.pipeline in names))
             _add_events(connection, (each for each in changes.events if each.pipeline in {*names, None}))
             failover.put_notices(connection, changes.notices)
             failover.put_failovers(connection, (move for move in changes.failovers if move.pipeline in names))
 
     def _forget_deleted(self) -> None:
         with self._store.reading() as connection:
-            if not pipelines.ended_and_deleted(connection):
-                return
-        with self._store.writing() as connection:
-            for name in pipelines.ended_and_deleted(connection):
-                pipelines.forget(connection, name)
-                # Cut off before it is noted, there is nothing left to move the next time.
-                self._folder.put_aside(name, self._now())
+            ended = pipelines.ended_and_deleted(connection)
+        for name in ended:
+            # One whose files cannot be moved now stays until they can, and does not keep the others.
+            with suppress(OSError), self._store.writing() as connection:
+                if name in pipelines.ended_and_deleted(connection):
+                    pipelines.forget(connection, name)
+                    # Cut off before it is noted, there is nothing left to move the next time.
+                    self._folder.put_aside(name, self._now())
 
     def _wanted(self, connection: Connection, pipeline: pipelines.Pipeline) -> Wanted:
         return Wanted(
@@ -93,11 +83,15 @@ class SupervisorStore:
         )
 
     def _file(self, connection: Connection, pipeline: pipelines.Pipeline) -> str:
+        """The file of the version it is to run; none while the disk does not take it."""
         wanted = (pipeline.created_at, pipeline.version)
         known, path = self._written.get(pipeline.name, (None, ""))
         if known != wanted:
             version = pipelines.version(connection, pipeline.name, pipeline.version)
-            path = str(self._folder.write_version(version.pipeline, version.number, version.kind, version.text))
+            try:
+                path = str(self._folder.write_version(version.pipeline, version.number, version.kind, version.text))
+            except OSError:
+                return ""
             self._written[pipeline.name] = (wanted, path)
         return path
 

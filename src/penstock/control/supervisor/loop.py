@@ -424,6 +424,9 @@ class Supervisor:
         )
         now = self.now()
         try:
+            if not wanted.file:
+                reason = "its pipeline file cannot be written"
+                raise PenstockError.of("RUN_NOT_STARTED", run=run.id, reason=reason)
             pid, started = self.processes.start(self._folder(run), order)
             changes = Changes(runs={run.id: replace(run, pid=pid, process_started=started)})
         except PenstockError as error:

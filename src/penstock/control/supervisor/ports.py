@@ -28,7 +28,7 @@ class Wanted:
     """Raised by every change of what is wanted, and by `start`."""
     version: int
     file: str
-    """The file of that version."""
+    """The file of that version; empty while it cannot be written."""
     target: str = "local"
     state: State = "STOPPED"
     state_reason: str = ""

@@ -44,4 +44,4 @@ def readyz(services: ServicesOf) -> JSONResponse:
 def metrics(services: ServicesOf, grant: Caller) -> Response:
     """All metrics, as Prometheus reads them."""
     grant.need_whole(to="read the metrics of all")
-    return Response(services.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(services.scraped(), media_type="text/plain; version=0.0.4; charset=utf-8")
