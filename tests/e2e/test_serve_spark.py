@@ -40,7 +40,7 @@ spec:
 def test_a_killed_server_loses_no_run_and_no_row(
     count: int, tmp_path: Path, penstock: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows, patience = 2500 * count, PATIENCE * count
+    rows, patience = 4000 + 500 * count, PATIENCE * count
     with site_with(tmp_path) as site:
         names = applied(site, count, rows, penstock, monkeypatch)
         until(lambda: all(each["rowsIn"] >= 400 for each in look(site)), "all run", patience, every=0.5)
