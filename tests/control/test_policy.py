@@ -237,8 +237,11 @@ def test_code_needs_the_role_of_a_coder(policy: Policy, step: str) -> None:
 
 
 def test_words_that_only_look_like_code_are_taken(policy: Policy) -> None:
-    taken(policy, with_step("sql: \"SELECT id AS reflect, 'java_method' AS x FROM s\""))
-    taken(policy, with_step("sql: \"SELECT concat('/etc/passwd', 'file:///x') AS x FROM s\""))
+    for query in (
+        "SELECT id AS reflect, 'java_method' AS x FROM s",
+        "SELECT concat('/etc/passwd', 'file:///x') AS x FROM s",
+    ):
+        assert taken(policy, with_step(f'sql: "{query}"')).pipeline.name == "p"
 
 
 def test_a_python_file_needs_a_coder_and_runs_elsewhere(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:

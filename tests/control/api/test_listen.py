@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import pytest
 
 from penstock.control.api.listen import listen
@@ -10,7 +12,10 @@ from penstock.errors import PenstockError
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.9.9.9"])
 def test_this_machine_needs_no_certificate(host: str) -> None:
-    listen(host, 0, tls=False, insecure=False).close()
+    with listen(host, 0, tls=False, insecure=False) as socket:
+        address, port = socket.getsockname()[:2]
+    assert ipaddress.ip_address(address).is_loopback
+    assert port > 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "localhost.example.org", "10.0.0.1"])

@@ -332,4 +332,6 @@ def test_one_pipeline_that_cannot_be_seen_to_does_not_stop_the_others(
 
 def test_events_are_plain_values(world: World) -> None:
     started(world, "demo")
-    json.dumps([dict(event.data) for event in world.store.events])
+    data = [dict(event.data) for event in world.store.events]
+    assert data
+    assert json.loads(json.dumps(data)) == data
