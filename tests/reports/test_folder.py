@@ -55,12 +55,12 @@ def line(number: int) -> BatchLine:
 
 @given(status=STATUSES)
 def test_a_status_comes_back_as_it_was(status: RunStatus) -> None:
-    assert read(RunStatus, json.loads(json.dumps(plain(status)))) == status
+    assert read(RunStatus, json.dumps(plain(status))) == status
 
 
 @given(line=LINES)
 def test_a_batch_comes_back_as_it_was(line: BatchLine) -> None:
-    assert read(BatchLine, json.loads(json.dumps(plain(line)))) == line
+    assert read(BatchLine, json.dumps(plain(line))) == line
 
 
 def test_infinite_numbers_become_null_so_that_any_reader_takes_the_file() -> None:
@@ -69,7 +69,7 @@ def test_infinite_numbers_become_null_so_that_any_reader_takes_the_file() -> Non
 
 def test_keys_of_a_newer_version_are_ignored_and_missing_ones_have_their_defaults() -> None:
     found = {"run": "r1", "pid": 7, "process_started": "x", "phase": "running", "at": NOW.isoformat(), "mood": "good"}
-    assert read(RunStatus, found) == RunStatus("r1", 7, "x", "running", NOW)
+    assert read(RunStatus, json.dumps(found)) == RunStatus("r1", 7, "x", "running", NOW)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_keys_of_a_newer_version_are_ignored_and_missing_ones_have_their_default
 def test_what_has_the_wrong_type_is_refused(key: str, value: Any) -> None:
     found = plain(RunStatus("r1", 7, "x", "running", NOW)) | {key: value}
     with pytest.raises(ValueError):
-        read(RunStatus, found)
+        read(RunStatus, json.dumps(found))
 
 
 def test_each_file_is_whole_or_not_there(folder: RunFolder) -> None:

@@ -1,4 +1,4 @@
-"""Turns frozen dataclasses into plain JSON values and back.
+"""Turns frozen dataclasses into plain values, and their JSON back into them.
 
 Unknown keys are ignored and missing ones take their defaults, so that an older runner and a newer server, or the other
 way round, understand each other.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import math
-import types
 import typing
 from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 _T = TypeVar("_T")
 
@@ -33,55 +34,12 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read(kind: type[_T], found: Any) -> _T:
-    """The dataclass of this kind; raises ValueError if what was found is something else."""
-    if not isinstance(found, Mapping):
-        raise ValueError(f"{kind.__name__} is not a mapping")
-    hints = _hints(typing.cast(Hashable, kind))
-    given = {name: _value(hint, found[name], name) for name, hint in hints.items() if name in found}
-    try:
-        return kind(**given)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+def read(kind: type[_T], text: bytes | str) -> _T:
+    """The dataclass of this kind out of its JSON; raises ValueError if it is something else."""
+    reader: TypeAdapter[_T] = _reader(typing.cast(Hashable, kind))
+    return reader.validate_json(text, strict=True)
 
 
 @cache
-def _hints(kind: Hashable) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
-def _value(hint: Any, found: Any, name: str) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return found
-    if origin in (typing.Union, types.UnionType):
-        if found is None and type(None) in arguments:
-            return None
-        return _value(next(argument for argument in arguments if argument is not type(None)), found, name)
-    if origin is typing.Literal:
-        return _checked(found in arguments, found, name)
-    if origin is tuple:
-        return tuple(_value(arguments[0], inner, name) for inner in _checked(isinstance(found, list), found, name))
-    if origin is not None and issubclass(origin, Mapping):
-        mapping = _checked(isinstance(found, Mapping), found, name)
-        return {str(key): _value(arguments[1], inner, name) for key, inner in mapping.items()}
-    if dataclasses.is_dataclass(hint):
-        return read(typing.cast(type, hint), found)
-    if hint is dt.datetime:
-        return _time(found, name)
-    if hint is float:
-        return float(_checked(isinstance(found, int | float) and not isinstance(found, bool), found, name))
-    if hint is int:
-        return _checked(isinstance(found, int) and not isinstance(found, bool), found, name)
-    return _checked(isinstance(found, hint), found, name)
-
-
-def _checked(fits: bool, found: Any, name: str) -> Any:
-    if not fits:
-        raise ValueError(f"'{name}' cannot be {found!r}")
-    return found
-
-
-def _time(found: Any, name: str) -> dt.datetime:
-    time = dt.datetime.fromisoformat(_checked(isinstance(found, str), found, name))
-    return _checked(time.tzinfo is not None, time, name)  # type: ignore[no-any-return]
+def _reader(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

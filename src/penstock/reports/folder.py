@@ -147,6 +147,6 @@ class RunFolder:
 
 def _parsed(kind: type[_T], text: bytes) -> _T | None:
     try:
-        return read(kind, json.loads(text))
+        return read(kind, text)
     except ValueError:
         return None

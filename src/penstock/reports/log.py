@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 import zlib
 from dataclasses import dataclass
@@ -118,6 +117,6 @@ def _whole_lines(file: Path, number: int, offset: int) -> list[bytes] | None:
 
 def parsed(text: bytes) -> LogLine | None:
     try:
-        return read(LogLine, json.loads(text))
+        return read(LogLine, text)
     except ValueError:
         return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from pydantic import AwareDatetime
 
 Outcome = Literal["stopped", "done", "failed", "fenced"]
 
@@ -46,7 +47,7 @@ class HistoryReport:
 @dataclass(frozen=True)
 class LastBatch:
     batch: int
-    at: dt.datetime
+    at: AwareDatetime
     duration_ms: int
 
 
@@ -59,11 +60,11 @@ class RunStatus:
     process_started: str
     """What tells the process from a later one of the same number; see `penstock.reports.processes`."""
     phase: str
-    at: dt.datetime
+    at: AwareDatetime
     """When this was written; a run that lives writes at least every second."""
-    turned_at: dt.datetime | None = None
+    turned_at: AwareDatetime | None = None
     """When the loop that drives Spark last came round."""
-    started_at: dt.datetime | None = None
+    started_at: AwareDatetime | None = None
     epoch: int = 0
     batches: int = 0
     rows_in: Mapping[str, int] = field(default_factory=dict)
@@ -85,7 +86,7 @@ class RunStatus:
     state_rows: int = 0
     state_bytes: int = 0
     checkpoint_bytes: int | None = None
-    checkpoint_at: dt.datetime | None = None
+    checkpoint_at: AwareDatetime | None = None
     """When Spark last committed a batch."""
     disk_free: int | None = None
     sink_retries: Mapping[str, int] = field(default_factory=dict)
@@ -102,7 +103,7 @@ class BatchLine:
     """One finished batch."""
 
     batch: int
-    at: dt.datetime
+    at: AwareDatetime
     duration_ms: int
     phases_ms: Mapping[str, int] = field(default_factory=dict)
     rows_in: Mapping[str, int] = field(default_factory=dict)
@@ -125,7 +126,7 @@ class RunEnd:
     """How a run ended, and why; `problems` are those of `penstock.errors.Problem.as_dict`."""
 
     run: str
-    at: dt.datetime
+    at: AwareDatetime
     exit_code: int
     outcome: Outcome
     problems: tuple[Mapping[str, Any], ...] = ()
@@ -135,7 +136,7 @@ class RunEnd:
 class LogLine:
     """A line of the log of a run. `text` says in one line what happened; `more` is what was written originally."""
 
-    at: dt.datetime
+    at: AwareDatetime
     level: str
     logger: str
     text: str

@@ -49,6 +49,8 @@ RUNS_KEPT = 20
 """Folders of runs that have ended, of each pipeline."""
 CALM = dt.timedelta(seconds=5)
 """How long a run must be in another healthy state before that is said."""
+NOTED_EVERY = dt.timedelta(seconds=10)
+"""After how long it is noted anew up to where the batches of a run have been read."""
 _HOUR = dt.timedelta(hours=1)
 _QUIET_KINDS = ("nothing", "wait")
 _MOST_PENDING = 100_000
@@ -91,6 +93,8 @@ class Watched:
     shown: Health | None = None
     other_since: dt.datetime | None = None
     """Since when it is in another state than the one that is shown."""
+    noted_at: dt.datetime | None = None
+    """When it was last noted in the run's folder up to where its batches have been read."""
 
 
 @dataclass
@@ -230,8 +234,7 @@ class Supervisor:
             self.store_down = error.problems[0].message
             self._keep(tick.changes)
             return
-        for run, cursor in tick.cursors.items():
-            self._note_cursor(run, cursor)
+        self._note_cursors(tick.cursors)
 
     def _keep(self, changes: Changes) -> None:
         """Keeps what could not be noted; of batches and events the newest, should it go on for days."""
@@ -239,11 +242,17 @@ class Supervisor:
         del self._pending.batches[:-_MOST_PENDING]
         del self._pending.events[:-_MOST_PENDING]
 
-    def _note_cursor(self, run: str, cursor: Cursor) -> None:
-        found = next((item for item in self.known.runs if item.id == run), None)
-        if found is not None:
+    def _note_cursors(self, cursors: Mapping[str, Cursor]) -> None:
+        """Now and then: batches that are read again after a crash are not noted twice."""
+        now, runs = self.steady(), {run.id: run for run in self.known.runs}
+        for run, cursor in cursors.items():
+            watched = self._watched.get(run)
+            if run not in runs or (watched and watched.noted_at and now - watched.noted_at < NOTED_EVERY):
+                continue
             with suppress(OSError):
-                self._folder(found).note_cursor(cursor)
+                self._folder(runs[run]).note_cursor(cursor)
+            if watched:
+                watched.noted_at = now
 
     def _note_trouble(self, tick: Tick, wanted: Wanted, error: Exception) -> None:
         found = _trouble(error, tick.now, wanted.name)
@@ -323,17 +332,10 @@ class Supervisor:
         known = replace(run, pid=seen.pid, process_started=seen.process_started)
         if seen.status is not None:
             known = replace(known, epoch=seen.status.epoch or None, restarts_per_hour=seen.status.restarts_per_hour)
-            known = replace(known, lasted=known.lasted or self._lasted(watched, now))
+            known = replace(known, lasted=known.lasted or _lasted(watched, now))
         if known != run:
             tick.changes.runs[run.id] = known
         return known, watched
-
-    def _lasted(self, watched: Watched, now: dt.datetime) -> bool:
-        if health.judge(watched.trail, now).state not in _WELL:
-            watched.well_since = None
-            return False
-        watched.well_since = watched.well_since or now
-        return now - watched.well_since >= decisions.LASTED
 
     def _end_run(self, tick: Tick, run: Run, ended: Run, seen: Observation) -> None:
         tick.changes.runs[run.id] = ended
@@ -468,6 +470,14 @@ class Supervisor:
 
     def _folder(self, run: Run) -> RunFolder:
         return RunFolder(self.folders.run(run.pipeline, run.id))
+
+
+def _lasted(watched: Watched, now: dt.datetime) -> bool:
+    if health.judge(watched.trail, now).state not in _WELL:
+        watched.well_since = None
+        return False
+    watched.well_since = watched.well_since or now
+    return now - watched.well_since >= decisions.LASTED
 
 
 def _calm(watched: Watched, now: dt.datetime, *, stopping: bool) -> Health:
