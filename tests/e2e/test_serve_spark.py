@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import sqlite3
 import time
@@ -16,7 +15,7 @@ from tests.e2e.serving import Site
 
 from penstock.frontends.load import load
 from penstock.runner.ledger import read_ledger
-from penstock.testing.processes import PATIENCE, is_running, kill, until
+from penstock.testing.processes import PATIENCE, is_running, until
 
 CONFIG = """\
 targets:
@@ -67,28 +66,6 @@ def test_a_killed_server_loses_no_run_and_no_row(
             (run,) = site.ask(f"/pipelines/{each['name']}/runs")["items"]
             assert (run["id"], run["outcome"]) == (before[each["name"]], "stopped")
         assert [pid for pid in runners if is_running(pid)] == []
-        all_rows_once(site, names, rows)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_runners_that_are_killed_for_five_minutes_all_come_back(
-    tmp_path: Path, penstock: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, chance = 60_000, random.Random(5)
-    with site_with(tmp_path) as site:
-        names = applied(site, 3, rows, penstock, monkeypatch)
-        until(lambda: all(each["rowsIn"] >= 400 for each in look(site)), "all run", PATIENCE * 3, every=0.5)
-        end, kills = time.monotonic() + 300, 0
-        while time.monotonic() < end:
-            running = [run for run in site.ask("/runs")["items"] if run["endedAt"] is None and run["pid"] is not None]
-            if running:
-                kill(chance.choice(running)["pid"])
-                kills += 1
-            time.sleep(chance.uniform(2, 15))
-        assert kills >= 6
-        until(lambda: all(each["rowsIn"] == rows for each in look(site)), "all rows", 1500, every=1)
-        assert penstock("stop", *names, "--wait").code == 0
         all_rows_once(site, names, rows)
 
 
