@@ -19,11 +19,12 @@ from ruamel.yaml import YAML
 from tests.docs.pages import BLOCKS, EXAMPLES, PAGES, ROOT, Block, blocks_of, project_of, without_blocks
 from typer.core import TyperGroup
 
-from penstock import docs
 from penstock.cli.main import app
 from penstock.components.registry import components
 from penstock.components.shared.crashpoints import POINTS
 from penstock.control.config import ServerConfig, read_server_config
+from penstock.docs import files as docs
+from penstock.docs.picture import run_picture
 from penstock.errors import Severity
 from penstock.frontends.assemble import SPEC_KEYS, assemble
 from penstock.frontends.configs import aliases
@@ -61,10 +62,10 @@ def test_a_missing_a_changed_and_a_left_over_file_are_all_named(tmp_path: Path) 
 
 def test_the_picture_is_the_same_on_every_terminal_and_fetches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "37")
-    narrow = docs.run_picture()
+    narrow = run_picture()
     monkeypatch.delenv("COLUMNS")
 
-    assert docs.run_picture() == narrow
+    assert run_picture() == narrow
     assert re.findall(r"https?://[^\"]+", narrow) == ["http://www.w3.org/2000/svg"]
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock import docs
 from penstock.components.base import Sink
 from penstock.components.registry import components
 from penstock.components.shared.crashpoints import HISTORY_POINTS, MEANINGS, POINTS, SINK_POINTS
 from penstock.components.sinks.files import Files
 from penstock.components.sinks.sqlite import Sqlite
+from penstock.docs.kills import results_page
 from penstock.testing import Kill
 from penstock.testing.crash import MOMENTS
 from penstock.testing.kills import FILE, WRITING, Tally, note, read_tally
@@ -79,7 +79,7 @@ def test_processes_that_note_at_once_lose_nothing(tmp_path: Path) -> None:
 
 def test_the_page_adds_up_what_the_file_says() -> None:
     kills = {"files": {"batch.start": 2, "random": 40, WRITING: 9}, "kafka": {"sink.in_transaction": 1_000}}
-    rows = docs.results_page(Tally(kills, (1, 2, 3, 9))).splitlines()
+    rows = results_page(Tally(kills, (1, 2, 3, 9))).splitlines()
 
     (files, kafka, console) = [
         [cell.strip() for cell in row.split("|")][3:7] for name in ("files", "kafka", "console")
@@ -95,7 +95,7 @@ def test_the_page_adds_up_what_the_file_says() -> None:
 @pytest.mark.parametrize("kills", [{"filse": {"random": 1}}, {"files": {"batch.strat": 1}}])
 def test_a_file_that_tells_of_what_there_is_not_is_refused(kills: dict[str, dict[str, int]]) -> None:
     with pytest.raises(ValueError, match=r"filse|batch\.strat"):
-        docs.results_page(Tally(kills))
+        results_page(Tally(kills))
 
 
 def test_every_point_says_where_it_is() -> None:
