@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import math
-import typing
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -36,10 +35,9 @@ def plain(value: Any) -> Any:
 
 def read(kind: type[_T], text: bytes | str) -> _T:
     """The dataclass of this kind out of its JSON; raises ValueError if it is something else."""
-    reader: TypeAdapter[_T] = _reader(typing.cast(Hashable, kind))
-    return reader.validate_json(text, strict=True)
+    return _reader(kind).validate_json(text, strict=True)  # type: ignore[no-any-return]
 
 
 @cache
-def _reader(kind: Hashable) -> TypeAdapter[Any]:
+def _reader(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
