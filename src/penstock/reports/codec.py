@@ -10,7 +10,6 @@ import dataclasses
 import datetime as dt
 import math
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -35,9 +34,9 @@ def plain(value: Any) -> Any:
 
 def read(kind: type[_T], text: bytes | str) -> _T:
     """The dataclass of this kind out of its JSON; raises ValueError if it is something else."""
-    return _reader(kind).validate_json(text, strict=True)  # type: ignore[no-any-return]
+    if kind not in _READERS:
+        _READERS[kind] = TypeAdapter(kind)
+    return _READERS[kind].validate_json(text, strict=True)  # type: ignore[no-any-return]
 
 
-@cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_READERS: dict[type, TypeAdapter[Any]] = {}
