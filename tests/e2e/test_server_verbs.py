@@ -330,6 +330,19 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def write_lines(log: Path, numbers: range) -> str:
+    """Lines that are all of one moment, so that only their places tell them apart; the last one's text."""
+    with log.open("a", encoding="utf-8") as file:
+        for number in numbers:
+            line = {"at": "2026-03-01T12:00:00+00:00", "level": "INFO", "logger": "x", "text": f"<{number}>"}
+            file.write(json.dumps(line) + "\n")
+    return f"<{numbers[-1]}>"
+
+
+def shows(process: Process, text: str, times: int = 1) -> None:
+    process.wait_until(lambda: process.text.count(text) >= times, text, every=0.1)
+
+
 def test_who_follows_goes_on_when_the_server_is_back_and_sees_every_line_once(
     tmp_path: Path, folder: Path, penstock: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,76 +351,52 @@ def test_who_follows_goes_on_when_the_server_is_back_and_sees_every_line_once(
         penstock("apply", "-f", folder, "-y")
         for name in ("clicks", "orders"):
             site.wait_for(name, "RUNNING", "IDLE")
+        token = penstock("token", "create", "reader", "--role", "viewer").out.strip()
         (log,) = site.data.glob("pipelines/clicks/runs/*/log/run.jsonl")
-        written = 0
-
-        def write(count: int) -> str:
-            """So many lines, all of one moment, so that only their places tell them apart; the last one's text."""
-            nonlocal written
-            with log.open("a", encoding="utf-8") as file:
-                for _ in range(count):
-                    written += 1
-                    line = {"at": "2026-03-01T12:00:00+00:00", "level": "INFO", "logger": "x", "text": f"<{written}>"}
-                    file.write(json.dumps(line) + "\n")
-            return f"<{written}>"
-
-        write(3)
+        write_lines(log, range(10))
         with (
             Process(["logs", "-f"], tmp_path / "logs.txt") as logs,
             Process(["get", "-w"], tmp_path / "get.txt") as states,
+            Process(["logs", "-f", "clicks"], tmp_path / "refused.txt", {"PENSTOCK_TOKEN": token}) as refused,
+            Process(["logs", "-f", "orders"], tmp_path / "gone.txt") as gone,
         ):
-            states.wait_until(lambda: "orders" in states.text, "the states come", every=0.1)
-            logs.wait_until(lambda: "<3>" in logs.text, "the first lines come", every=0.1)
-            for times, number in enumerate((signal.SIGKILL, signal.SIGTERM), 1):
-                last = write(50)
-                logs.wait_until(lambda last=last: last in logs.text, "lines come", every=0.1)  # type: ignore[misc]
-                write(20)
-                site.server.signal(number)
-                assert site.server.wait(20) in (0, -9)
-                for process in (logs, states):
-                    process.wait_until(
-                        lambda process=process, times=times: process.text.count("trying again") == times,  # type: ignore[misc]
-                        "that it is told", every=0.1,
-                    )  # fmt: skip
-                last = write(20)
-                site.serve()
-                logs.wait_until(lambda last=last: last in logs.text, "lines come again", every=0.1)  # type: ignore[misc]
-            site.wait_for("clicks", "RUNNING", "IDLE")
-            assert penstock("stop", "orders", "--wait").code == 0
-            states.wait_until(lambda: "orders STOPPED" in states.text, "states come again", every=0.1)
+            followers = (logs, states, refused, gone)
+            for process, text in zip(followers, ("<9>", "orders", "<9>", "begins"), strict=True):
+                shows(process, text)
+
+            shows(logs, write_lines(log, range(10, 60)))
+            write_lines(log, range(60, 80))
+            site.server.signal(signal.SIGKILL)
+            site.server.wait(20)
+            for process in followers:
+                shows(process, "trying again")
+            last = write_lines(log, range(80, 100))
+            site.serve()
+            shows(logs, last)
+            for process in followers:
+                shows(process, "the server answers again")
+
+            listed = told_json(penstock("token", "list", "-o", "json"))
+            penstock("token", "revoke", next(each["id"] for each in listed if each["name"] == "reader"))
+            assert penstock("delete", "orders", "--yes", "--wait").code == 0
+            site.server.signal(signal.SIGTERM)
+            assert site.server.wait(20) == 0
+            for process in (logs, states):
+                shows(process, "trying again", 2)
+            last = write_lines(log, range(100, 120))
+            site.serve()
+            assert (refused.wait(30), gone.wait(30)) == (4, 3)
+            shows(logs, last)
+            assert penstock("stop", "clicks", "--wait").code == 0
+            shows(states, "clicks STOPPED")
             for process in (logs, states):
                 assert process.text.count("trying again") == process.text.count("the server answers again") == 2
                 assert process.text.count("no server answers at") == 2
                 process.signal(signal.SIGINT)
                 assert process.wait(20) == 130
         shown = [int(number) for number in re.findall(r"clicks INFO    <(\d+)>", logs.text)]
-        assert shown == list(range(1, written + 1))
+        assert shown == list(range(120))
         assert logs.text.count("begins") == 2
-
-
-def test_who_follows_ends_when_the_token_is_taken_back_or_the_pipeline_is_gone(
-    tmp_path: Path, folder: Path, penstock: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Site(tmp_path, "--port", free_port()) as site:
-        use(site, monkeypatch)
-        penstock("apply", "-f", folder, "-y")
-        site.wait_for("clicks", "RUNNING", "IDLE")
-        token = penstock("token", "create", "reader", "--role", "viewer").out.strip()
-        with (
-            Process(["logs", "-f"], tmp_path / "refused.txt", {"PENSTOCK_TOKEN": token}) as refused,
-            Process(["logs", "-f", "clicks"], tmp_path / "gone.txt") as gone,
-        ):
-            for process in (refused, gone):
-                process.wait_until(lambda process=process: "begins" in process.text, "lines come", every=0.1)  # type: ignore[misc]
-            reader = next(
-                each for each in told_json(penstock("token", "list", "-o", "json")) if each["name"] == "reader"
-            )
-            penstock("token", "revoke", reader["id"])
-            assert penstock("delete", "clicks", "--yes", "--wait").code == 0
-            site.server.signal(signal.SIGKILL)
-            site.server.wait(20)
-            site.serve()
-            assert (refused.wait(30), gone.wait(30)) == (4, 3)
         assert "error[UNAUTHENTICATED]" in refused.text
         assert "error[PIPELINE_UNKNOWN]" in gone.text
 

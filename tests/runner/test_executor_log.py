@@ -183,7 +183,8 @@ RECORDS = [
 
 @given(st.lists(st.integers(0, len(LOG.splitlines()))))
 def test_traces_stay_with_what_they_belong_to_wherever_the_looks_are_cut(cuts: list[int]) -> None:
-    lines, assembly, found = LOG.splitlines(), Assembly(), []
+    lines, assembly = LOG.splitlines(), Assembly()
+    found: list[Record] = []
     for start, end in pairwise([0, *sorted(cuts), len(lines)]):
         found += assembly.take(lines[start:end])
     found += assembly.end()

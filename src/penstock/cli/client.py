@@ -63,8 +63,8 @@ class Client:
 
     def events(self, path: str, **query: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         """First that the server has answered, then server-sent events as they come, by kind; ends when it ends."""
-        asked = {"params": _without_none(query), "timeout": _QUIET}
-        with self._told(), self._http.stream("GET", f"/api/v1{path}", **asked) as answer:
+        asked = _without_none(query)
+        with self._told(), self._http.stream("GET", f"/api/v1{path}", params=asked, timeout=_QUIET) as answer:
             if answer.is_error:
                 answer.read()
             _raise(answer)
