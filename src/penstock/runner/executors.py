@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -102,16 +103,20 @@ class ExecutorLogs(threading.Thread):
         self._list = list_executors
         self._take = take
         self._clock = clock
-        # Workers are part of the cluster: a proxy of the network has no place in between.
-        self._http = httpx.Client(
-            headers={"Accept-Encoding": "identity"}, timeout=_PATIENCE, trust_env=False,
-            verify=ssl.create_default_context(), transport=transport,
-        )  # fmt: skip
+        self._transport = transport
         self._over = threading.Event()
         self._logs: dict[Executor, list[Followed]] = {}
         self._ended: set[Executor] = set()
         self._allowances: dict[Executor, Allowance] = {}
         self._left_out: dict[Executor, int] = {}
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        """Workers are part of the cluster: a proxy of the network has no place in between."""
+        return httpx.Client(
+            headers={"Accept-Encoding": "identity"}, timeout=_PATIENCE, trust_env=False,
+            verify=ssl.create_default_context(), transport=self._transport,
+        )  # fmt: skip
 
     def run(self) -> None:
         while not self._over.wait(_EVERY):
@@ -119,7 +124,8 @@ class ExecutorLogs(threading.Thread):
         self._looked(deadline=self._clock() + _LAST_SECONDS)
         for log in [log for logs in self._logs.values() for log in logs]:
             self._write(log.executor, log.assembly.end())
-        self._http.close()
+        with suppress(Exception):
+            self._http.close()
 
     def end(self) -> None:
         """Ends it after a last look; one that hangs is left behind."""
