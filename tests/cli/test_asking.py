@@ -17,6 +17,7 @@ from penstock.cli.client import Client, part, told
 from penstock.cli.files import collected, labels_in, request
 from penstock.cli.get import COLUMNS, NARROW, rows_of
 from penstock.cli.listing import behind, clock, print_table, span
+from penstock.cli.outage import Outage
 from penstock.cli.plan import done, print_plan
 from penstock.cli.steer import runs, stands
 from penstock.errors import PenstockError
@@ -112,7 +113,25 @@ def test_an_answer_of_something_else_is_told(answer: httpx.Response) -> None:
 def test_streams_are_read_event_by_event() -> None:
     text = ': ping\n\nevent: log\ndata: {"text": "a"}\n\nevent: trouble\ndata: {"code":\ndata: "X"}\n\ndata: {"torn"'
     found = list(answering(httpx.Response(200, text=text)).events("/logs/stream"))
-    assert found == [("log", {"text": "a"}), ("trouble", {"code": "X"})]
+    assert found == [("opened", {}), ("log", {"text": "a"}), ("trouble", {"code": "X"})]
+
+
+def test_an_outage_is_said_once_with_ever_longer_pauses_and_a_refusal_ends_it() -> None:
+    said: list[str] = []
+    pauses: list[float] = []
+    outage = Outage(said.append, pauses.append)
+    outage.over()
+    for _ in range(6):
+        outage.wait(PenstockError.of("SERVER_UNREACHABLE", url="http://h", reason="refused"))
+    assert said == ["no server answers at http://h: refused; trying again"]
+    assert pauses == [0.5, 1, 2, 4, 5, 5]
+    outage.over()
+    outage.over()
+    outage.wait(PenstockError.of("STORE_DOWN", reason="locked"))
+    assert said[1:] == ["the server answers again", "the server's database does not answer: locked; trying again"]
+    assert pauses[6:] == [0.5]
+    with pytest.raises(PenstockError, match="no pipeline called"):
+        outage.wait(PenstockError.of("PIPELINE_UNKNOWN", name="gone"))
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "http://", "http://[::1"])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.frontends.load import load
+from penstock.reports.log import read_log
 from penstock.runner.ledger import read_ledger
 from penstock.testing.cluster import Cluster
 from penstock.testing.runners import QUICK, Runners
@@ -38,6 +39,34 @@ spec:
   sinks:
     rows: {from: views, files: {path: ./out/rows}}
     minutes: {from: per_minute, sqlite: {path: ./out/minutes.db, table: minutes}}
+"""
+
+
+SPEAKING = """\
+apiVersion: penstock/v1
+kind: Pipeline
+metadata: {name: speaking}
+spec:
+  run: {trigger: 0 seconds}
+  sources:
+    views:
+      files: {path: ./in, maxFilesPerBatch: 1}
+      format: {json: {schema: {id: bigint, ts: timestamp, user: string}}}
+  steps:
+    spoken:
+      from: views
+      python: {function: "speech:speak", over: arrow, schema: {id: bigint, ts: timestamp, user: string}}
+  sinks:
+    rows: {from: spoken, files: {path: "${secret:env/SPEAKING_OUT}"}}
+"""
+SPEECH = """\
+import sys
+
+def speak(batches):
+    for batch in batches:
+        print(f"first id {batch.column(0)[0]}, to SECRET", flush=True)
+        sys.stderr.write("Traceback (most recent call last):\\n  File x\\nValueError: seen and passed over\\n")
+        yield batch
 """
 
 
@@ -89,3 +118,31 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(tmp_path: Path) -> 
     account = read_ledger(load(tmp_path / "p.yaml"), runners.state)
     assert (account.verdict, account.totals.rows_in) == ("sealed", {"views": FILES * ROWS})
     assert account.totals.rows_out["rows"] == FILES * ROWS
+
+
+@pytest.mark.timeout(600)
+def test_what_executors_write_is_in_the_log_of_the_run_as_it_comes(tmp_path: Path) -> None:
+    secret = str(tmp_path / "canary")
+    (tmp_path / "p.yaml").write_text(SPEAKING, "utf-8")
+    (tmp_path / "speech.py").write_text(SPEECH.replace("SECRET", secret), "utf-8")
+    write_input(tmp_path, range(1))
+    with Cluster(tmp_path / "cluster", workers=1) as cluster:
+        conf = {**QUICK, **cluster.conf}
+        env = {"SPEAKING_OUT": secret}
+        runners = Runners(tmp_path / "p.yaml", tmp_path / "server", env, master=cluster.master, conf=conf)
+        with runners.start() as runner:
+            # While it runs, not when it has ended; and what comes later too.
+            runner.wait_until(lambda: "first id 0" in runner.text, "the first words")
+            write_input(tmp_path, range(1, 2))
+            runner.wait_until(lambda: f"first id {ROWS}" in runner.text, "the next words")
+            runner.wait_until(lambda: "seen and passed over" in runner.text, "the trace")
+            runner.signal(signal.SIGTERM)
+            assert runner.wait() == 0, runner.text
+            assert "canary" not in runner.text
+            lines = read_log(runner.folder)[0]
+    spoken = [line for line in lines if line.executor is not None]
+    assert {(line.executor.id, line.executor.host) for line in spoken if line.executor} == {("0", "127.0.0.1")}
+    words = [line.text for line in spoken if line.logger == "output" and line.level == "INFO"]
+    assert words == [f"first id {number * ROWS}, to ${{secret:env/SPEAKING_OUT}}" for number in range(2)]
+    failed = {(line.level, line.text) for line in spoken if line.level != "INFO"}
+    assert failed == {("ERROR", "ValueError: seen and passed over")}

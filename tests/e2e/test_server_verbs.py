@@ -324,6 +324,83 @@ def test_logs_of_several_pipelines_are_filtered_and_followed(
     assert process.text.count("\n    org.apache.spark.Something: it went wrong\n") == 1
 
 
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def write_lines(log: Path, numbers: range) -> str:
+    """Lines that are all of one moment, so that only their places tell them apart; the last one's text."""
+    with log.open("a", encoding="utf-8") as file:
+        for number in numbers:
+            line = {"at": "2026-03-01T12:00:00+00:00", "level": "INFO", "logger": "x", "text": f"<{number}>"}
+            file.write(json.dumps(line) + "\n")
+    return f"<{numbers[-1]}>"
+
+
+def shows(process: Process, text: str, times: int = 1) -> None:
+    process.wait_until(lambda: process.text.count(text) >= times, text, every=0.1)
+
+
+def test_who_follows_goes_on_when_the_server_is_back_and_sees_every_line_once(
+    tmp_path: Path, folder: Path, penstock: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Site(tmp_path, "--port", free_port()) as site:
+        use(site, monkeypatch)
+        penstock("apply", "-f", folder, "-y")
+        for name in ("clicks", "orders"):
+            site.wait_for(name, "RUNNING", "IDLE")
+        token = penstock("token", "create", "reader", "--role", "viewer").out.strip()
+        (log,) = site.data.glob("pipelines/clicks/runs/*/log/run.jsonl")
+        write_lines(log, range(10))
+        with (
+            Process(["logs", "-f"], tmp_path / "logs.txt") as logs,
+            Process(["get", "-w"], tmp_path / "get.txt") as states,
+            Process(["logs", "-f", "clicks"], tmp_path / "refused.txt", {"PENSTOCK_TOKEN": token}) as refused,
+            Process(["logs", "-f", "orders"], tmp_path / "gone.txt") as gone,
+        ):
+            followers = (logs, states, refused, gone)
+            for process, text in zip(followers, ("<9>", "orders", "<9>", "begins"), strict=True):
+                shows(process, text)
+
+            shows(logs, write_lines(log, range(10, 60)))
+            write_lines(log, range(60, 80))
+            site.server.signal(signal.SIGKILL)
+            site.server.wait(20)
+            for process in followers:
+                shows(process, "trying again")
+            last = write_lines(log, range(80, 100))
+            site.serve()
+            shows(logs, last)
+            for process in followers:
+                shows(process, "the server answers again")
+
+            listed = told_json(penstock("token", "list", "-o", "json"))
+            penstock("token", "revoke", next(each["id"] for each in listed if each["name"] == "reader"))
+            assert penstock("delete", "orders", "--yes", "--wait").code == 0
+            site.server.signal(signal.SIGTERM)
+            assert site.server.wait(20) == 0
+            for process in (logs, states):
+                shows(process, "trying again", 2)
+            last = write_lines(log, range(100, 120))
+            site.serve()
+            assert (refused.wait(30), gone.wait(30)) == (4, 3)
+            shows(logs, last)
+            assert penstock("stop", "clicks", "--wait").code == 0
+            shows(states, "clicks STOPPED")
+            for process in (logs, states):
+                assert process.text.count("trying again") == process.text.count("the server answers again") == 2
+                assert process.text.count("no server answers at") == 2
+                process.signal(signal.SIGINT)
+                assert process.wait(20) == 130
+        shown = [int(number) for number in re.findall(r"clicks INFO    <(\d+)>", logs.text)]
+        assert shown == list(range(120))
+        assert logs.text.count("begins") == 2
+        assert "error[UNAUTHENTICATED]" in refused.text
+        assert "error[PIPELINE_UNKNOWN]" in gone.text
+
+
 def test_alerts_and_silences(site: Site, folder: Path, penstock: Command) -> None:
     penstock("apply", "-f", folder, "-y")
     assert penstock("alerts").out == "nothing is pending or fires\n"

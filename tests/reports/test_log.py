@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.reports.codec import plain
 from penstock.reports.folder import RunFolder
-from penstock.reports.log import BEGINNING, LogCursor, LogFilter, last_lines, read_log
+from penstock.reports.log import BEGINNING, LogCursor, LogFilter, last_placed, read_log
 from penstock.reports.values import LogLine
 from penstock.runner.logs import RunLog
 
@@ -84,8 +84,9 @@ def test_lines_are_chosen_by_level_time_and_pattern(folder: RunFolder) -> None:
     assert texts(read_log(folder, wanted=LogFilter(level="WARNING"))[0]) == ["slow", "failed"]
     assert texts(read_log(folder, wanted=LogFilter(since=NOW + dt.timedelta(seconds=90)))[0]) == ["failed"]
     assert texts(read_log(folder, wanted=LogFilter(grep=re.compile("trace|begins")))[0]) == ["begins", "slow"]
-    newest, cursor = last_lines(folder, 2)
-    assert texts(newest) == ["slow", "failed"]
-    assert last_lines(folder, 0)[0] == []
+    newest, cursor = last_placed(folder, 2)
+    assert texts([line for line, _ in newest]) == ["slow", "failed"]
+    assert last_placed(folder, 0)[0] == []
     assert read_log(folder, cursor)[0] == []
-    assert isinstance(cursor, LogCursor)
+    assert texts(read_log(folder, LogCursor.parse(str(newest[0][1])))[0]) == ["failed"]
+    assert newest[1][1] != cursor == LogCursor.parse(str(cursor))

@@ -11,6 +11,7 @@ from penstock.reports.log import read_log
 from penstock.reports.values import RunOrder
 from penstock.runner.main import follow
 from penstock.testing.processes import Process
+from penstock.testing.runners import RunnerProcess
 
 BROKEN = """\
 apiVersion: penstock/v1
@@ -64,6 +65,50 @@ def test_a_python_file_that_fails_is_told_and_what_it_printed_is_in_the_log(tmp_
     assert folder.end is not None
     assert folder.end.problems[0]["code"] == "PYTHON_FILE_FAILED"
     assert "a module where relative paths start" in [line.text for line in read_log(folder)[0]]
+
+
+SPEAKING = """\
+import os, sys
+import penstock as ps
+
+print("first", os.environ["DEMO_KEY"])
+print("second", os.environ["DEMO_OTHER"], "x" * 480 + os.environ["DEMO_OTHER"], file=sys.stderr)
+print(open(os.environ["DEMO_FILE"]).read())
+os.write(1, b"third " + os.environ["DEMO_KEY"].encode() + b"\\n")
+FAILS
+other = "${secret:env/DEMO_" + "OTHER}"
+p = ps.Pipeline("demo")
+views = p.source("views", ps.sources.Generator(dataset="page_views", rows=1))
+views.to("store", ps.sinks.Files(path=other))
+views.to("more", ps.sinks.Files(path="${secret:file/" + os.environ["DEMO_FILE"] + "}"))
+views.to("most", ps.sinks.Files(path="${secret:env/DEMO_KEY}"))
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["read to its end", "failed before its references"])
+def test_a_secret_that_a_file_prints_while_it_is_read_is_not_in_the_log(tmp_path: Path, fails: bool) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("first line of canary\nsecond line of canary\n", "utf-8")
+    env = {"DEMO_KEY": "canary", "DEMO_OTHER": "canary-and-more", "DEMO_FILE": str(key)}
+    file = tmp_path / "1.py"
+    failing = "raise ValueError('no ' + os.environ['DEMO_OTHER'])"
+    file.write_text(SPEAKING.replace("FAILS", failing if fails else ""), "utf-8")
+    folder = RunFolder(tmp_path / "run")
+    # A file where the state should be: it ends before Spark starts.
+    (tmp_path / "state").touch()
+    with RunnerProcess(folder, order(tmp_path, file), env) as process:
+        assert process.wait(60) != 0
+
+    assert folder.end is not None
+    assert (folder.end.problems[0]["code"] == "PYTHON_FILE_FAILED") == fails
+    found = [line.text for line in read_log(folder)[0]]
+    assert "first ${secret:env/DEMO_KEY}" in found
+    assert "third ${secret:env/DEMO_KEY}" in found
+    assert any(text.startswith("second ${secret:env/DEMO_OTHER} xxx") for text in found)
+    assert found.count(f"${{secret:file/{key}}}") == (0 if fails else 2)
+    for item in folder.path.rglob("*"):
+        if item.is_file():
+            assert "cana" not in item.read_text("utf-8"), item.read_text("utf-8")
 
 
 def test_an_unexpected_error_is_a_bug_with_its_trace_in_the_log(

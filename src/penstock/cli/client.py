@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -18,6 +16,9 @@ from penstock.errors import CODES, Location, PenstockError, Problem
 DEFAULT_URL = "http://127.0.0.1:8080"
 _PATIENCE = httpx.Timeout(120.0, connect=10.0)
 """Seconds; files in Python take a while to be examined."""
+_QUIET = httpx.Timeout(60.0, connect=10.0)
+"""A server that lives sends something at least every 15 seconds to who follows it."""
+OPENED = "opened"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -26,8 +27,6 @@ class Client:
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
-        self.asked_at: dt.datetime | None = None
-        """When the server last answered, to the second and by its own clock."""
         try:
             host = urlsplit(self.url).hostname
         except ValueError:
@@ -63,17 +62,18 @@ class Client:
                 return
 
     def events(self, path: str, **query: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Server-sent events as they come, by kind; ends when the server ends."""
-        with self._told(), self._http.stream("GET", f"/api/v1{path}", params=_without_none(query)) as answer:
+        """First that the server has answered, then server-sent events as they come, by kind; ends when it ends."""
+        asked = _without_none(query)
+        with self._told(), self._http.stream("GET", f"/api/v1{path}", params=asked, timeout=_QUIET) as answer:
             if answer.is_error:
                 answer.read()
             _raise(answer)
+            yield OPENED, {}
             yield from _parsed(answer.iter_lines())
 
     def _ask(self, method: str, path: str, **content: Any) -> Any:
         with self._told():
             answer = self._http.request(method, f"/api/v1{path}", **content)
-        self.asked_at = _time(answer.headers.get("Date"))
         _raise(answer)
         try:
             return answer.json() if answer.content else None
@@ -107,13 +107,6 @@ def part(name: str) -> str:
 
 def _without_none(query: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in query.items() if value is not None}
-
-
-def _time(header: str | None) -> dt.datetime | None:
-    try:
-        return None if header is None else parsedate_to_datetime(header)
-    except ValueError:
-        return None
 
 
 def _raise(answer: httpx.Response) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.listing import Shape, behind, print_table, print_value, state_text, table_of, utc_now
+from penstock.cli.outage import Outage
 from penstock.cli.output import out
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.cli.client import Client
@@ -98,9 +100,30 @@ def follow(client: Client, names: Sequence[str] | None, labels: Sequence[str] | 
         return
     # Texts wrap softly on the usual console; a table has to know where the screen ends.
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
-        while True:
-            live.update(_picture(pipelines(client, names, labels)), refresh=True)
-            time.sleep(_EVERY)
+        picture: Table | Text = Text()
+
+        def note(text: str) -> None:
+            live.update(Group(picture, Text(text, "yellow")), refresh=True)
+
+        for found in _looks(client, names, labels, Outage(note)):
+            picture = _picture(found)
+            live.update(picture, refresh=True)
+
+
+def _looks(
+    client: Client, names: Sequence[str] | None, labels: Sequence[str] | None, outage: Outage
+) -> Iterator[list[dict[str, Any]]]:
+    """The pipelines every second, for as long as it is wanted; once they were seen, the server may go and come back."""
+    yield pipelines(client, names, labels)
+    while True:
+        time.sleep(_EVERY)
+        try:
+            found = pipelines(client, names, labels)
+        except PenstockError as error:
+            outage.wait(error)
+            continue
+        outage.over()
+        yield found
 
 
 def _picture(found: Sequence[dict[str, Any]]) -> Table | Text:
@@ -111,10 +134,9 @@ def _picture(found: Sequence[dict[str, Any]]) -> Table | Text:
 
 def _print_changes(client: Client, names: Sequence[str] | None, labels: Sequence[str] | None) -> None:
     before: dict[str, str] = {}
-    while True:
+    for found in _looks(client, names, labels, Outage()):
         now = utc_now()
-        for each in pipelines(client, names, labels):
+        for each in found:
             if before.get(each["name"]) != each["state"]:
                 before[each["name"]] = each["state"]
                 print(f"{now:%H:%M:%SZ} {each['name']} {each['state']} {each['reason']}", flush=True)
-        time.sleep(_EVERY)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from penstock.cli.outage import Outage
 from penstock.cli.output import out, print_problems
 from penstock.errors import PenstockError
 from penstock.spec.units import Duration
@@ -44,7 +45,8 @@ def logs(
 ) -> None:
     """Show the log lines of pipelines, of several in the order of time, and with -f as they come.
 
-    An error is told in one line, with what was written originally beneath it.
+    An error is told in one line, with what was written originally beneath it. With -f it goes on where it was when a
+    server that went away is back.
     """
     from penstock.cli.client import connected
     from penstock.cli.get import pipelines
@@ -55,39 +57,57 @@ def logs(
     client = connected()
     chosen = [each["name"] for each in pipelines(client, names)]
     wanted = {"level": level.value, "since": _moment(since), "grep": grep}
-    looked_at = client.asked_at
     found = _lines(client, chosen, {**wanted, "run": run, "limit": lines})
     several = len(chosen) > 1
-    for line in found:
+    for line in sorted(found, key=lambda line: dt.datetime.fromisoformat(line["at"])):
         _print(line, several)
     if follow:
-        wanted["since"] = wanted["since"] if looked_at is None else looked_at.isoformat()
-        _follow(client, names, wanted, {_mark(line) for line in found}, several)
+        _follow(client, names, wanted, {line["pipeline"]: _place(line) for line in found}, several or not names)
 
 
 def _lines(client: Client, names: Sequence[str], wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each pipeline, in the order in which they were written."""
     from penstock.cli.client import part
 
-    found = [line for name in names for line in client.get(f"/pipelines/{part(name)}/logs", **wanted)]
-    return sorted(found, key=lambda line: dt.datetime.fromisoformat(line["at"]))
+    return [line for name in names for line in client.get(f"/pipelines/{part(name)}/logs", **wanted)]
 
 
 def _follow(
-    client: Client, names: Sequence[str] | None, wanted: dict[str, Any], printed: set[tuple[str, ...]], several: bool
+    client: Client, names: Sequence[str] | None, wanted: dict[str, Any], seen: dict[str, str], several: bool
 ) -> None:
-    """Goes on from the moment of the first look; lines that it has found already are not printed again."""
-    from penstock.cli.client import told
+    """Goes on after the last line that was seen of each pipeline, now and whenever the server has been away."""
+    outage = Outage()
+    while True:
+        try:
+            events = client.events(
+                "/logs/stream", pipeline=names or None, after=list(seen.values()), whole=True, **wanted
+            )
+            _print_events(events, seen, several, outage)
+            raise PenstockError.of("SERVER_UNREACHABLE", url=client.url, reason="it has ended")
+        except PenstockError as error:
+            outage.wait(error)
 
-    for kind, data in client.events("/logs/stream", pipeline=names or None, **wanted):
-        if kind == "log" and _mark(data) not in printed:
-            _print(data, several or names is None)
-        elif kind == "trouble":
+
+def _print_events(
+    events: Iterable[tuple[str, dict[str, Any]]], seen: dict[str, str], several: bool, outage: Outage
+) -> None:
+    from penstock.cli.client import OPENED, told
+
+    trouble = None
+    for kind, data in events:
+        if kind == OPENED:
+            outage.over()
+        elif kind == "log":
+            _print(data, several)
+            seen[data["pipeline"]], trouble = _place(data), None
+        elif kind == "trouble" and data != trouble:
+            # It is told with every look of the server, and said once.
+            trouble = data
             print_problems([told(data)])
-    raise PenstockError.of("SERVER_UNREACHABLE", url=client.url, reason="it has ended")
 
 
-def _mark(line: dict[str, Any]) -> tuple[str, ...]:
-    return (line["pipeline"], line["run"], line["at"], line["text"])
+def _place(line: dict[str, Any]) -> str:
+    return f"{line['run']}:{line['position']}"
 
 
 def _print(line: dict[str, Any], several: bool) -> None:
@@ -97,6 +117,8 @@ def _print(line: dict[str, Any], several: bool) -> None:
     if several:
         text.append(f"{line['pipeline']} ", "bold")
     text.append(f"{line['level']:<7} ", colour)
+    if line["executor"] is not None:
+        text.append(f"[executor {line['executor']['id']} on {line['executor']['host']}] ", "dim")
     text.append(line["text"], colour)
     out.print(text)
     for more in _beneath(line["more"]):

@@ -27,6 +27,15 @@ class LogCursor:
     file: int = 0
     offset: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.file:x}.{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> LogCursor:
+        """Raises ValueError."""
+        file, _, offset = text.partition(".")
+        return cls(int(file, 16), int(offset))
+
 
 BEGINNING = LogCursor()
 
@@ -53,11 +62,19 @@ EVERY_LINE = LogFilter()
 def read_log(
     folder: RunFolder, cursor: LogCursor = BEGINNING, wanted: LogFilter = EVERY_LINE, most: int = 10_000
 ) -> tuple[list[LogLine], LogCursor]:
-    """The lines after a cursor, the oldest first, and the cursor after them.
+    """The lines after a cursor, the oldest first, and the cursor after them."""
+    found, cursor = read_placed(folder, cursor, wanted, most)
+    return [line for line, _ in found], cursor
+
+
+def read_placed(
+    folder: RunFolder, cursor: LogCursor = BEGINNING, wanted: LogFilter = EVERY_LINE, most: int = 10_000
+) -> tuple[list[tuple[LogLine, LogCursor]], LogCursor]:
+    """The lines after a cursor, the oldest first, each with the cursor after it, and the cursor after all.
 
     Parts that were removed meanwhile are passed over; a line that is not whole yet is not read yet.
     """
-    found: list[LogLine] = []
+    found: list[tuple[LogLine, LogCursor]] = []
     for file, number, offset in _parts(folder, cursor):
         texts = _whole_lines(file, number, offset)
         if texts is None:
@@ -68,15 +85,17 @@ def read_log(
             cursor = LogCursor(number, offset)
             line = parsed(text)
             if line is not None and wanted.takes(line):
-                found.append(line)
+                found.append((line, cursor))
                 if len(found) >= most:
                     return found, cursor
     return found, cursor
 
 
-def last_lines(folder: RunFolder, count: int, wanted: LogFilter = EVERY_LINE) -> tuple[list[LogLine], LogCursor]:
-    """The newest lines, and the cursor after them, from which `read_log` goes on."""
-    found, cursor = read_log(folder, BEGINNING, wanted, most=1 << 62)
+def last_placed(
+    folder: RunFolder, count: int, wanted: LogFilter = EVERY_LINE
+) -> tuple[list[tuple[LogLine, LogCursor]], LogCursor]:
+    """The newest lines, each with the cursor after it, and the cursor after all, from which reading goes on."""
+    found, cursor = read_placed(folder, BEGINNING, wanted, most=1 << 62)
     return found[len(found) - count if count < len(found) else 0 :], cursor
 
 

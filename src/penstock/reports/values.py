@@ -133,6 +133,17 @@ class RunEnd:
 
 
 @dataclass(frozen=True)
+class Executor:
+    """A process of a cluster that computes for a run."""
+
+    id: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"executor {self.id} on {self.host}"
+
+
+@dataclass(frozen=True)
 class LogLine:
     """A line of the log of a run. `text` says in one line what happened; `more` is what was written originally."""
 
@@ -142,3 +153,5 @@ class LogLine:
     text: str
     code: str | None = None
     more: str | None = None
+    executor: Executor | None = None
+    """Where it was written; None in the process of the run itself."""

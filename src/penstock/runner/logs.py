@@ -1,7 +1,7 @@
 """The log of a run: one file of JSON lines, cut into parts, of which only the newest are kept.
 
 All that a run says ends up here: what Penstock and its libraries log, Spark's log, and what user code prints, in this
-process or in a worker. The values of secrets do not.
+process, in a worker or on an executor elsewhere. The values of secrets do not.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.reports.codec import plain
-from penstock.reports.values import LogLine
-from penstock.runner.spark_log import explained, read_line
+from penstock.reports.values import Executor, LogLine
+from penstock.runner.spark_log import Record, explained, read_line, read_record
 from penstock.spec.secrets import hide
 
 PART_BYTES = 10_000_000
 PARTS_KEPT = 5
 _LONGEST_LINE = 1 << 20
+_MOST_HELD = 5_000
 _SILENT = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers that print the trace of what Penstock says in words."""
 
@@ -39,13 +42,35 @@ class RunLog:
         self._part_bytes = part_bytes
         self._parts = parts
         self._lock = threading.Lock()
+        self._held: deque[Callable[[], None]] | None = None
         self._size = file.stat().st_size if file.exists() else 0
 
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Lines are kept back while this lasts, the newest of them, and written when it ends."""
+        with self._lock:
+            self._held = deque(maxlen=_MOST_HELD)
+        try:
+            yield
+        finally:
+            with self._lock:
+                held, self._held = self._held, None
+            for write in held or ():
+                write()
+
+    def _when_known(self, write: Callable[[], None]) -> None:
+        """Writes now, or when lines are no longer kept back."""
+        with self._lock:
+            if self._held is not None:
+                self._held.append(write)
+                return
+        write()
+
     def write(self, line: LogLine) -> None:
-        text = {key: value for key, value in plain(line).items() if value is not None}
-        text["text"] = self._without_secrets(line.text)
-        if line.more is not None:
-            text["more"] = self._without_secrets(line.more)
+        self._when_known(lambda: self._write(line))
+
+    def _write(self, line: LogLine) -> None:
+        text = {key: value for key, value in plain(self._cleaned(line)).items() if value is not None}
         content = json.dumps(text, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
         with self._lock, suppress(OSError):
             if self._size and self._size + len(content) > self._part_bytes:
@@ -54,7 +79,8 @@ class RunLog:
                 file.write(content)
             self._size += len(content)
 
-    def _without_secrets(self, text: str) -> str:
+    def clean(self, text: str) -> str:
+        """The text without the values of secrets. A text is cut after this only, as half a secret is not found."""
         text = hide(text)
         for value in self.hidden:
             text = text.replace(value, "***")
@@ -76,14 +102,30 @@ class RunLog:
 
     def take_spark(self, text: str) -> None:
         """A line that the JVM has written."""
-        line = read_line(text, dt.datetime.now(dt.UTC))
+        now = dt.datetime.now(dt.UTC)
+        self._when_known(lambda: self._keep(read_line(self.clean(text), now)))
+
+    def _keep(self, line: LogLine | None) -> None:
         if line is not None:
-            self.write(line)
+            self._write(line)
 
     def take_printed(self, text: str) -> None:
-        line = read_line(text, dt.datetime.now(dt.UTC))
-        if line is not None and text.strip():
-            self.write(line)
+        if text.strip():
+            self.take_spark(text)
+
+    def take_record(self, record: Record, executor: Executor) -> None:
+        """What an executor has written, at the time it was read: its own clock and zone are not known."""
+        cleaned = replace(record, text=self.clean(record.text), more=self.clean(record.more))
+        line = read_record(cleaned, dt.datetime.now(dt.UTC))
+        if line is not None:
+            self.write(replace(line, executor=executor))
+
+    def take_logged(self, line: LogLine) -> None:
+        """What a Python library has logged in this process."""
+        self._when_known(lambda: self._write(explained(self._cleaned(line))))
+
+    def _cleaned(self, line: LogLine) -> LogLine:
+        return replace(line, text=self.clean(line.text), more=None if line.more is None else self.clean(line.more))
 
 
 class LogHandler(logging.Handler):
@@ -105,7 +147,7 @@ class LogHandler(logging.Handler):
         except Exception:
             text = str(record.msg)
         level = "ERROR" if record.levelno >= logging.ERROR else record.levelname
-        self._log.write(explained(LogLine(at, level, record.name, text, None, more)))
+        self._log.take_logged(LogLine(at, level, record.name, text, None, more))
 
 
 @contextmanager

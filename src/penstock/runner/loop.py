@@ -24,7 +24,10 @@ from penstock.errors import PenstockError, Severity
 from penstock.graph.build import build
 from penstock.graph.nodes import Graph
 from penstock.graph.validate import check
+from penstock.reports.values import Executor
 from penstock.runner.course import Course, Watch
+from penstock.runner.executors import follow_executors
+from penstock.runner.spark_log import Record
 from penstock.spec.location import PipelineFile
 from penstock.spec.resolve import secret_values
 from penstock.spec.secrets import hidden
@@ -49,6 +52,8 @@ class RunOptions:
     """The log that errors refer to. Default: `logs/spark.log` in the state folder."""
     take_line: Callable[[str], None] | None = None
     """Called with each line of Spark's log, instead of writing it to a file."""
+    take_record: Callable[[Record, Executor], None] | None = None
+    """Called with what executors of a standalone cluster write."""
 
 
 def state_path(file: PipelineFile, options: RunOptions) -> Path:
@@ -137,6 +142,7 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
     stop.install()
     lease = LeaseWatch(state, session)
     lease.start()
+    executors = follow_executors(session, options.master, options.take_record)
     try:
         course = Course(session.spark, graph, state, watch, status, stop.asked, session.log)
         return course.through(once=options.once)
@@ -146,6 +152,8 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
         raise
     finally:
         lease.end()
+        if executors is not None:
+            executors.end()
         if session.jvm.alive and not state.overtaken:
             session.stop()
         else:

@@ -22,7 +22,7 @@ from penstock.runner.loop import RunOptions, run
 from penstock.runner.report import Reporter, utc_now
 from penstock.spec.location import PipelineFile
 from penstock.spec.resolve import secret_values
-from penstock.spec.secrets import hidden, hide
+from penstock.spec.secrets import hidden, hide, noting
 
 FENCED = ("FENCED", "SINK_FENCED")
 
@@ -57,7 +57,9 @@ def follow(folder: RunFolder, order: RunOrder) -> int:
 def _run(folder: RunFolder, order: RunOrder, reporter: Reporter, log: RunLog) -> RunEnd:
     log.say("INFO", f"run {order.run} of '{order.pipeline}' begins (version {order.version}, {order.master})")
     try:
-        file = _load(order)
+        # What a file prints while it is read waits until it is known what in it is secret.
+        with log.holding(), noting(_text(order.file)):
+            file = _load(order)
         reporter.know(file)
         log.hidden = secret_values(file.pipeline)
         status = run(file, _options(order, folder, log), reporter.show)
@@ -70,6 +72,13 @@ def _run(folder: RunFolder, order: RunOrder, reporter: Reporter, log: RunLog) ->
         return _failed(order, PenstockError.of("RUN_FAILED", reason=reason, log=folder.lines), log)
     reporter.show(status)
     return _ended(order, status, log)
+
+
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _load(order: RunOrder) -> PipelineFile:
@@ -92,6 +101,7 @@ def _options(order: RunOrder, folder: RunFolder, log: RunLog) -> RunOptions:
         take_over=order.take_over,
         log=folder.lines,
         take_line=log.take_spark,
+        take_record=log.take_record,
     )
 
 

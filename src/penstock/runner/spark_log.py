@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from dataclasses import dataclass, replace
 
 from penstock.engine.spark_errors import runtime_problem
 from penstock.reports.values import LogLine
@@ -48,6 +49,7 @@ _NOISE = tuple(
 _PRINTED_NOISE = re.compile(
     r"WARNING: Using incubator modules|Picked up JAVA_TOOL_OPTIONS|Setting default log level"
     r"|Starting Streaming \w+ Python worker|Streaming \w+ Python worker "
+    r"|Spark Executor Command: |={20,}$|Using Spark's default log4j profile|HashMap\("
 )
 
 _SENTENCES = tuple(
@@ -69,6 +71,7 @@ _SENTENCES = tuple(
             "the cluster has no free cores or memory for this pipeline: tasks wait",
         ),
         (r"Exception in connection from /(\S+)", "the connection to {0} broke"),
+        (r"RECEIVED SIGNAL TERM", "it was told to end"),
         (r"Disconnected from Spark cluster", "the connection to the Spark master is lost"),
         (r"All masters are unresponsive", "the Spark master does not answer"),
         (r"Query (\S+) \[id = .*terminated with error", "the query of '{0}' ended with an error"),
@@ -89,13 +92,49 @@ def read_line(text: str, now: dt.datetime) -> LogLine | None:
     return None if _is_noise(line) else explained(line)
 
 
+@dataclass(frozen=True)
+class Record:
+    """What an executor has written as one: a line of Spark's log with its trace, or what was printed.
+
+    `level` is the one of log4j; "" for what was printed.
+    """
+
+    level: str
+    logger: str
+    text: str
+    more: str = ""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is less than a warning. The driver does not log that either; on an executor it stays there."""
+        return bool(self.level) and _LEVELS.get(self.level, "INFO") in ("INFO", "DEBUG")
+
+
+def read_record(record: Record, now: dt.datetime) -> LogLine | None:
+    """What is to be kept of it; None if it is noise."""
+    if not record.level:
+        if record.more:
+            return _of_a_python_trace(f"{record.text}\n{record.more}".rstrip(), now)
+        return read_line(record.text, now) if record.text.strip() else None
+    level, more = _LEVELS.get(record.level, "INFO"), record.more.strip("\n") or None
+    line = LogLine(now, level, record.logger, record.text.strip(), None, more)
+    return None if record.quiet or _is_noise(line) else explained(line)
+
+
+def _of_a_python_trace(trace: str, now: dt.datetime) -> LogLine:
+    """What was raised is its last line."""
+    return LogLine(
+        now, "ERROR", "output", _cut(trace.rpartition("\n")[2], _LONGEST_TEXT), None, _cut(trace, _LONGEST_MORE)
+    )
+
+
 def explained(line: LogLine) -> LogLine:
     """The line with one sentence as its text; what was written stands beneath if that was more."""
     original = f"{line.text}\n{line.more}" if line.more else line.text
     code, text = _told(line, original)
     more = original if original != text else None
-    return LogLine(line.at, line.level, line.logger, _cut(text, _LONGEST_TEXT), code,
-                   None if more is None else _cut(more, _LONGEST_MORE))  # fmt: skip
+    beneath = None if more is None else _cut(more, _LONGEST_MORE)
+    return replace(line, text=_cut(text, _LONGEST_TEXT), code=code, more=beneath)
 
 
 def _told(line: LogLine, original: str) -> tuple[str | None, str]:

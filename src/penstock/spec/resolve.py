@@ -30,7 +30,7 @@ def _replaced(value: Any) -> Any:
 
 
 def secret_values(pipeline: Pipeline) -> list[str]:
-    """The values of all secrets a pipeline refers to."""
+    """The values of all secrets a pipeline refers to, the longest first: one may be a part of another."""
     values: set[str] = set()
     parts = [node.component for node in pipeline.nodes()]
     parts += [source.format for source in pipeline.sources if source.format is not None]
@@ -41,4 +41,4 @@ def secret_values(pipeline: Pipeline) -> list[str]:
     for part in parts:
         for _, text in texts(part.model_dump(by_alias=True)):
             values.update(reference.value() for reference in references(text))
-    return sorted(value for value in values if value)
+    return sorted((value for value in values if value), key=lambda value: (-len(value), value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from penstock.errors import PenstockError, Problem
 _REFERENCE = re.compile(r"\$\{secret:([^}]*)\}")
 _resolved: dict[str, str] = {}
 """References by value, of the secrets this process has looked up: what must not be shown."""
+_noted: set[SecretRef] | None = None
+"""References that were met, while that is noted."""
+_SHORTEST = 6
+"""What only may be secret is hidden from this length on: a line of a secret, and what may be one."""
 _LONGEST_EXCERPT = 30
 """A message shows no more of a broken reference: what follows may be the secret itself."""
 
@@ -53,6 +58,8 @@ def references(text: str) -> list[SecretRef]:
         if store not in ("env", "file") or not slash or not key:
             raise PenstockError.of("SECRET_SYNTAX", text=match[0])
         found.append(SecretRef(store, key))
+    if _noted is not None:
+        _noted.update(found)
     left = _REFERENCE.sub("", text)
     if "${secret" in left:
         raise PenstockError.of("SECRET_SYNTAX", text=left[left.index("${secret") :][:_LONGEST_EXCERPT])
@@ -62,8 +69,44 @@ def references(text: str) -> list[SecretRef]:
 def resolve(text: str) -> str:
     """The text with every reference replaced by its value."""
     values = {str(ref): ref.value() for ref in references(text)}
-    _resolved.update({value: reference for reference, value in values.items() if value})
+    for reference, value in values.items():
+        _remember(value, reference)
     return _REFERENCE.sub(lambda match: values[match[0]], text)
+
+
+def _remember(value: str, reference: str) -> None:
+    """From now on the value is not shown, nor is a line of it: what is printed is written down line by line."""
+    for part in (value, *(line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST)):
+        if part:
+            _resolved[part] = reference
+
+
+@contextmanager
+def noting(text: str = "") -> Iterator[None]:
+    """Every reference in this text, and every one met while this lasts, counts as looked up when it ends.
+
+    So the values are hidden that a pipeline file may have shown while it was read. If that failed, it may not have come
+    to its references: then every variable of the environment counts whose name is in the text.
+    """
+    global _noted
+    _noted = set()
+    try:
+        for match in _REFERENCE.finditer(text):
+            with suppress(PenstockError):
+                references(match[0])
+        yield
+    except BaseException:
+        words = set(re.findall(r"\w+", text))
+        _noted.update(
+            SecretRef("env", name) for name in os.environ.keys() & words if len(os.environ[name]) >= _SHORTEST
+        )
+        raise
+    finally:
+        found, _noted = _noted, None
+        for reference in found:
+            # One that is not set is told by whoever needs it.
+            with suppress(PenstockError):
+                _remember(reference.value(), str(reference))
 
 
 def hide(text: str) -> str:

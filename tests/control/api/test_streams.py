@@ -14,6 +14,7 @@ import pytest
 from tests.control.api.server import T0, Server, listening
 
 from penstock.control.api import streams
+from penstock.control.api.routes import live
 from penstock.control.auth.roles import Role
 from penstock.control.auth.tokens import digest
 from penstock.control.config import Limits, ServerConfig
@@ -22,6 +23,9 @@ from penstock.control.supervisor.health import Health
 from penstock.control.supervisor.loop import Live
 from penstock.control.supervisor.ports import Run
 from penstock.reports.folder import RunFolder
+from penstock.reports.values import Executor
+from penstock.runner.logs import RunLog
+from penstock.runner.spark_log import Record
 
 RUN = Run("r0123456789ab", "a", 1, 1, "local", T0)
 
@@ -144,6 +148,56 @@ def test_lines_come_as_they_are_written(server: Server, logs: RunFolder) -> None
             f"{address}/api/v1/logs/stream?pipeline=nobody", headers={"Authorization": f"Bearer {token}"}
         )
         assert unknown.status_code == 404
+
+
+def test_a_stream_goes_on_where_an_earlier_one_was_left_through_all_runs_since(server: Server, logs: RunFolder) -> None:
+    write(logs, "one", "two", "three", "four")
+    token = server.token(Role.VIEWER)
+    listed = server.client(Role.VIEWER).get("/api/v1/pipelines/a/logs").json()
+    after = f"{RUN.id}:{listed[1]['position']}"
+    with listening(server) as address:
+        url = f"{address}/api/v1/logs/stream?pipeline=a"
+        with stream(f"{url}&after={after}", token) as lines:
+            third = next(lines)[1]
+            assert third["text"] == "three"
+        write(logs, "five", "six")
+        for number in ("c", "d"):
+            newer = Run(**{**vars(RUN), "id": f"r00000000000{number}"})
+            write(RunFolder(server.services.folder.run("a", newer.id)), f"of run {number}")
+            with server.store.writing() as connection:
+                runs.put(connection, [newer])
+        after = f"{RUN.id}:{third['position']}"
+        with stream(f"{url}&after={after}&after=r00000000ffff:1.5", token) as lines:
+            assert [next(lines)[1]["text"] for _ in range(5)] == ["four", "five", "six", "of run c", "of run d"]
+        with stream(f"{url}&whole=true", token) as lines:
+            assert next(lines)[1]["text"] == "of run d"
+        refused = httpx.get(f"{url}&after=../x:1", headers={"Authorization": f"Bearer {token}"})
+        assert refused.status_code == 422
+
+
+def test_the_last_lines_of_a_run_come_though_the_next_has_begun(
+    server: Server, logs: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_MOST_LINES", 2)
+    write(logs, "before")
+    with (
+        listening(server) as address,
+        stream(f"{address}/api/v1/logs/stream?whole=true", server.token(Role.VIEWER)) as lines,
+    ):
+        assert next(lines)[1]["text"] == "before"
+        newer = Run(**{**vars(RUN), "id": "r00000000000c"})
+        write(RunFolder(server.services.folder.run("a", newer.id)), "of the next run")
+        with server.store.writing() as connection:
+            write(logs, "1", "2", "3", "4", "5")
+            runs.put(connection, [newer])
+        assert [next(lines)[1]["text"] for _ in range(6)] == ["1", "2", "3", "4", "5", "of the next run"]
+
+
+def test_lines_of_executors_say_where_they_were_written(server: Server, logs: RunFolder) -> None:
+    logs.make()
+    RunLog(logs.lines).take_record(Record("WARN", "Executor", "slow"), Executor("3", "10.0.0.7"))
+    (line,) = server.client(Role.VIEWER).get("/api/v1/pipelines/a/logs").json()
+    assert (line["text"], line["executor"]) == ("slow", {"id": "3", "host": "10.0.0.7"})
 
 
 def test_a_stream_ends_with_its_token(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,12 @@ def latest(connection: Connection) -> dict[str, StoredRun]:
     return {row["pipeline"]: _stored(row) for row in rows}
 
 
+def after(connection: Connection, pipeline: str, sequence: int) -> list[StoredRun]:
+    """The runs of a pipeline that were started after one of them, the oldest first."""
+    query = select(runs).where(runs.c.pipeline == pipeline, runs.c.sequence > sequence).order_by(runs.c.sequence)
+    return [_stored(row) for row in connection.execute(query).mappings()]
+
+
 def recent(connection: Connection, since: dt.datetime) -> list[Run]:
     """The open runs, the newest of each pipeline and all started since a time, in the order of their start."""
     newest = select(func.max(runs.c.sequence)).group_by(runs.c.pipeline)

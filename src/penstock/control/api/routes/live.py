@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request
+from pydantic import Field, StringConstraints
 from sse_starlette import EventSourceResponse
 
 from penstock.control.api.answers import (
@@ -29,7 +31,7 @@ from penstock.control.auth.roles import Grant, Role
 from penstock.control.store import history, pipelines, runs
 from penstock.errors import PenstockError
 from penstock.reports.folder import RunFolder
-from penstock.reports.log import LogCursor, LogFilter, last_lines, read_log
+from penstock.reports.log import BEGINNING, LogCursor, LogFilter, last_placed, read_placed
 from penstock.reports.values import LogLine
 from penstock.spec.secrets import hide
 
@@ -37,8 +39,22 @@ router = GuardedRouter(prefix="/api/v1", tags=["live"])
 Level = Literal["debug", "info", "warning", "error"]
 _OVERLAP = 50
 """Events are looked for again among so many numbers: one that is begun earlier may be kept later."""
+_MOST_LINES = 10_000
 Names = Annotated[list[str] | None, Query(max_length=50, description="Pipelines; may be repeated.")]
+After = Annotated[
+    list[Annotated[str, StringConstraints(pattern=r"^r[0-9a-f]{12}:[0-9a-f]{1,8}\.[0-9]{1,15}$")]] | None,
+    Query(max_length=1000, description="RUN:POSITION of the last line that was seen of a pipeline; may be repeated."),
+]
+Whole = Annotated[
+    bool,
+    Query(description="Whether pipelines of which `after` names no run begin with the first line of their last run."),
+]
 Grep = Annotated[str | None, Query(max_length=200, description="Only lines that hold this text, whatever its case.")]
+
+
+class ExecutorAnswer(Answer):
+    id: str
+    host: str
 
 
 class LogAnswer(Answer):
@@ -50,6 +66,8 @@ class LogAnswer(Answer):
     text: str
     code: str | None
     more: str | None
+    executor: ExecutorAnswer | None = Field(description="Where it was written, if not in the process of the run.")
+    position: str = Field(description="With the run, what a stream takes to go on after this line.")
 
 
 @router.guarded(Role.VIEWER, "GET", "/events")
@@ -156,8 +174,8 @@ def list_logs(
     if chosen is None:
         return []
     folder = RunFolder(services.folder.run(name, chosen))
-    lines, _ = last_lines(folder, limit, _filter(level, since, grep))
-    return [_shown(name, chosen, line) for line in lines]
+    lines, _ = last_placed(folder, limit, _filter(level, since, grep))
+    return [_shown(name, chosen, line, place) for line, place in lines]
 
 
 def _filter(level: Level, since: dt.datetime | None, grep: str | None) -> LogFilter:
@@ -181,39 +199,94 @@ def stream_logs(
     level: Level = "info",
     since: Moment = None,
     grep: Grep = None,
+    after: After = None,
+    whole: Whole = False,
 ) -> EventSourceResponse:
-    """Lines of the logs of several pipelines as they are written; with `since` also those before."""
+    """Lines of the logs of several pipelines as they are written; with `since` also those before.
+
+    With `after` it goes on where an earlier stream was left: no line comes twice, and none is missing.
+    """
     _must_see(services, grant, pipeline)
-    return streamed(request, services, _log_news(services, grant, pipeline, _filter(level, since, grep)))
+    start = LogStart(_positions(services, after or []), whole or since is not None)
+    return streamed(request, services, _log_news(services, grant, pipeline, _filter(level, since, grep), start))
+
+
+@dataclass(frozen=True)
+class LogStart:
+    """Where a stream begins: after a line of a run, and else with the first line of the last run or after its last."""
+
+    positions: Mapping[str, tuple[runs.StoredRun, LogCursor]]
+    whole: bool
+
+
+def _positions(services: Services, after: list[str]) -> dict[str, tuple[runs.StoredRun, LogCursor]]:
+    """By pipeline. A run that is not known any more is passed over."""
+    found: dict[str, tuple[runs.StoredRun, LogCursor]] = {}
+    with services.store.reading() as connection:
+        for each in after:
+            name, _, place = each.partition(":")
+            try:
+                run = runs.get(connection, name)
+            except PenstockError as error:
+                if error.code != "NOT_FOUND":
+                    raise
+                continue
+            if run.pipeline not in found or found[run.pipeline][0].sequence < run.sequence:
+                found[run.pipeline] = (run, LogCursor.parse(place))
+    return found
 
 
 def _log_news(
-    services: Services, grant: Grant, names: list[str] | None, wanted: LogFilter
+    services: Services, grant: Grant, names: list[str] | None, wanted: LogFilter, start: LogStart
 ) -> Callable[[], Iterable[News]]:
-    cursors: dict[str, LogCursor] = {}
+    reading: dict[str, tuple[runs.StoredRun, LogCursor]] = {}
     first = True
+
+    def begin(name: str, run: runs.StoredRun) -> tuple[runs.StoredRun, LogCursor]:
+        if name in start.positions:
+            return start.positions[name]
+        at_end = first and not start.whole
+        return run, last_placed(_folder(services, run), 0)[1] if at_end else BEGINNING
 
     def look() -> Iterator[News]:
         nonlocal first
         with services.store.reading() as connection:
-            found = [item.name for item in pipelines.every(connection) if grant.sees(item.labels)]
-            latest = runs.latest(connection)
-        for name in found:
-            run = latest.get(name)
-            if run is None or (names is not None and name not in names):
-                continue
-            folder = RunFolder(services.folder.run(name, run.id))
-            if first and wanted.since is None:
-                _, cursors[run.id] = last_lines(folder, 0)
-            lines, cursors[run.id] = read_log(folder, cursors.get(run.id, LogCursor()), wanted)
-            for line in lines:
-                yield News("log", _shown(name, run.id, line).model_dump(mode="json", by_alias=True))
+            found = {item.name for item in pipelines.every(connection) if grant.sees(item.labels)}
+            latest = {name: run for name, run in runs.latest(connection).items() if name in found}
+            chosen = [run for name, run in sorted(latest.items()) if names is None or name in names]
+            for run in chosen:
+                if run.pipeline not in reading:
+                    reading[run.pipeline] = begin(run.pipeline, run)
+            newer = {
+                run.pipeline: runs.after(connection, run.pipeline, reading[run.pipeline][0].sequence)
+                for run in chosen
+                if run.sequence > reading[run.pipeline][0].sequence
+            }
         first = False
+        for run in chosen:
+            name = run.pipeline
+            # A run is read to its end before the next one, whoever was quicker.
+            for later in [None, *newer.get(name, ())]:
+                if later is not None:
+                    reading[name] = (later, BEGINNING)
+                current, cursor = reading[name]
+                lines, cursor = read_placed(_folder(services, current), cursor, wanted, _MOST_LINES)
+                reading[name] = (current, cursor)
+                for line, place in lines:
+                    shown = _shown(name, current.id, line, place)
+                    yield News("log", shown.model_dump(mode="json", by_alias=True))
+                if len(lines) >= _MOST_LINES:
+                    break
 
     return look
 
 
-def _shown(pipeline: str, run: str, line: LogLine) -> LogAnswer:
+def _folder(services: Services, run: runs.StoredRun) -> RunFolder:
+    return RunFolder(services.folder.run(run.pipeline, run.id))
+
+
+def _shown(pipeline: str, run: str, line: LogLine, place: LogCursor) -> LogAnswer:
+    executor = line.executor
     return LogAnswer(
         pipeline=pipeline,
         run=run,
@@ -223,6 +296,8 @@ def _shown(pipeline: str, run: str, line: LogLine) -> LogAnswer:
         text=hide(line.text),
         code=line.code,
         more=None if line.more is None else hide(line.more),
+        executor=None if executor is None else ExecutorAnswer(id=executor.id, host=executor.host),
+        position=str(place),
     )
 
 
