@@ -20,10 +20,10 @@ from penstock.control.policy import Policy
 from penstock.control.store.pipelines import Draft, FileKind
 from penstock.errors import CODES, Location, PenstockError, Problem, Severity
 from penstock.frontends.assemble import assemble
+from penstock.frontends.examine import examined
 from penstock.frontends.sql import parse_sql
 from penstock.frontends.yaml import parse_yaml
-from penstock.graph.build import build
-from penstock.graph.validate import check
+from penstock.graph.validate import World
 from penstock.spec.dump import as_document
 from penstock.spec.location import PipelineFile, Places
 from penstock.spec.pipeline import Pipeline
@@ -79,16 +79,21 @@ def check_file(file: Submitted, policy: Policy, role: Role) -> Checked:
         raise PenstockError.of("FILE_KIND_UNKNOWN", Location(file.path), path=file.path)
     if kind == "py" and not role.covers(Role.CODER):
         raise PenstockError.of("CODE_NOT_ALLOWED", Location(file.path), where=file.path, what="a Python file")
-    read = _read(file, kind, policy.folder)
-    refused = policy.problems(read, role)
-    if refused:
-        raise PenstockError(refused)
     # Whether what it names is there is seen where it runs: to ask would let anyone make the server reach out.
-    found = check(build(read), outside=False)
-    errors = [problem for problem in found if problem.severity is Severity.ERROR]
+    found = examined(lambda: _read(file, kind, policy.folder), World.CLOSED)
+    # What the server does not allow is told first: it decides how the request is answered.
+    refused = [] if found.graph is None else policy.problems(found.graph.file, role)
+    known = {(problem.code, problem.location) for problem in refused}
+    others = sorted((item for item in found.problems if (item.code, item.location) not in known), key=_place)
+    errors = [problem for problem in (*refused, *others) if problem.severity is Severity.ERROR]
     if errors:
         raise PenstockError(errors)
-    return Checked(file.path, kind, file.text, read.pipeline, tuple(found))
+    assert found.graph is not None
+    return Checked(file.path, kind, file.text, found.graph.file.pipeline, (*refused, *others))
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return (problem.location.line, problem.location.column) if problem.location else (0, 0)
 
 
 def from_document(document: Mapping[str, Any]) -> Pipeline | None:
@@ -102,7 +107,7 @@ def from_document(document: Mapping[str, Any]) -> Pipeline | None:
 def _read(file: Submitted, kind: FileKind, folder: Path) -> PipelineFile:
     shown = Path(file.path)
     if kind == "py":
-        return PipelineFile(_from_python(file), Places(file.path), folder / "pipeline.py")
+        return _from_python(file, folder / "pipeline.py")
     read = parse_sql(file.text, shown) if kind == "sql" else parse_yaml(file.text, shown)
     # Relative paths start in the server's folder, wherever the file was sent from.
     return PipelineFile(read.pipeline, read.places, folder / f"pipeline.{kind}")
@@ -120,14 +125,16 @@ def _repeated(checked: Sequence[Checked]) -> Iterable[Problem]:
 # --- Python files, in a process of their own ---------------------------------------------------------------
 
 
-def _from_python(file: Submitted) -> Pipeline:
+def _from_python(file: Submitted, at: Path) -> PipelineFile:
     with tempfile.TemporaryDirectory(prefix="penstock-examine-") as folder:
         path = Path(folder, "pipeline.py")
         path.write_text(file.text, "utf-8")
         found = _examined(path, file.path)
     if "problems" in found:
         raise PenstockError(_told(item, str(path), file.path) for item in found["problems"])
-    return assemble(found["document"], Places(file.path))
+    values = {tuple(place): Location(file.path, int(line), int(column)) for place, line, column in found["places"]}
+    places = Places(file.path, values=values)
+    return PipelineFile(assemble(found["document"], places), places, at)
 
 
 def _examined(path: Path, shown: str) -> dict[str, Any]:
@@ -154,7 +161,7 @@ def _examined(path: Path, shown: str) -> dict[str, Any]:
             found = json.loads(answer.read(10_000_000))
         except ValueError:
             found = None
-    if code != 0 or not isinstance(found, dict) or not ({"problems", "document"} & found.keys()):
+    if code != 0 or not isinstance(found, dict) or not ({"problems", "places"} & found.keys()):
         reason = f"its process ended with {code}"
         raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason)
     return found
