@@ -551,6 +551,13 @@ define(
     exit_code=1,
 )
 define(
+    "STORE_IN_USE",
+    "the store {store} is in use by another server: {who}",
+    "A store has one server at a time. End that one first, or give this one a store of its own with --store.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
     "SERVER_STORE_DOWN",
     "the server cannot start, as its database does not answer: {reason}",
     "Bring the database back and start the server again; pipelines that run go on meanwhile.",
