@@ -530,6 +530,13 @@ define(
     "Run `penstock validate` on it to see what it does.",
 )
 define(
+    "LEDGER_NOT_READ",
+    "the state of '{name}' could not be read: {reason}",
+    "Try again; the server may have much to do.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
     "BIND_REFUSED",
     "{host} can be reached from other machines, and the server has no certificate",
     "Give it one (`tls` in its configuration), or say --insecure if something in front of it encrypts.",

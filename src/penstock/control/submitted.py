@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+from penstock.control.asking import NoAnswer, ask
 from penstock.control.auth.roles import Role
 from penstock.control.policy import Policy
 from penstock.control.store.pipelines import Draft, FileKind
@@ -31,7 +25,6 @@ from penstock.spec.pipeline import Pipeline
 _KINDS: Mapping[str, FileKind] = {".yaml": "yaml", ".yml": "yaml", ".sql": "sql", ".py": "py"}
 _PATIENCE = 60.0
 """Seconds that reading a Python file may take."""
-_SECRET_ENVIRONMENT = re.compile(r"PENSTOCK_|.*(TOKEN|SECRET|PASSWORD|KEY)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -138,48 +131,13 @@ def _from_python(file: Submitted, at: Path) -> PipelineFile:
 
 
 def _examined(path: Path, shown: str) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "penstock.control.examine", str(path)]
-    with tempfile.TemporaryFile() as answer:
-        process = subprocess.Popen(
-            command,
-            cwd=path.parent,
-            env=_harmless(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=answer,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            reason = f"it was not read within {_PATIENCE:.0f} seconds"
-            raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason) from None
-        finally:
-            _end(process)
-        answer.seek(0)
-        try:
-            found = json.loads(answer.read(10_000_000))
-        except ValueError:
-            found = None
-    if code != 0 or not isinstance(found, dict) or not ({"problems", "places"} & found.keys()):
-        reason = f"its process ended with {code}"
-        raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason)
+    try:
+        found = ask("penstock.control.examine", [str(path)], path.parent, _PATIENCE)
+    except NoAnswer as reason:
+        raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason) from None
+    if not ({"problems", "places"} & found.keys()):
+        raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason="there is no answer in it")
     return found
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Also what it has started, which may outlive it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what may be secret: the code has no business with it before it runs."""
-    kept = {key: value for key, value in environment.items() if not _SECRET_ENVIRONMENT.match(key)}
-    if "PYTHONPATH" in kept:
-        kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in kept["PYTHONPATH"].split(os.pathsep))
-    return kept
 
 
 def _told(item: Mapping[str, Any], path: str, shown: str) -> Problem:
