@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
 from penstock.cli.output import Format, counted, out, print_json
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.runner.replay import ReplayResult
 
 
 def register(app: typer.Typer) -> None:
@@ -34,18 +37,19 @@ def late(
     The windows they missed are opened again, and their corrected rows replace the earlier ones in sinks with a key.
     A pipeline that is running takes them in at once, otherwise its next run does.
     """
-    result = _asked("late", file, state_dir, step, dry_run=dry_run) or _late_of(file, state_dir, step, dry_run=dry_run)
+    result = _replayed("late", file, state_dir, step, dry_run=dry_run)
     if output is Format.json:
-        print_json(result)
+        steps = [{"step": item.step, "rows": item.rows, "tooOld": item.too_old} for item in result.steps]
+        print_json({"running": result.running, "dryRun": dry_run, "steps": steps})
         return
-    for item in result["steps"]:
+    for item in result.steps:
         done = "would be fed again" if dry_run else "fed again"
-        line = Text.assemble((item["step"], "bold"), f": {counted(item['rows'], 'late row')} {done}")
-        if item["tooOld"]:
-            line.append(f", {item['tooOld']:,} too old to correct anything", "yellow")
+        line = Text.assemble((item.step, "bold"), f": {counted(item.rows, 'late row')} {done}")
+        if item.too_old:
+            line.append(f", {item.too_old:,} too old to correct anything", "yellow")
         out.print(line)
-    if any(item["rows"] for item in result["steps"]):
-        _say_when(result)
+    if any(item.rows for item in result.steps) and not dry_run:
+        out.print(Text("the running pipeline takes them in" if result.running else "the next run takes them in", "dim"))
 
 
 def dead(
@@ -62,56 +66,43 @@ def dead(
     Mend first what was wrong: the pipeline, a table, a rule. A row that still cannot be used becomes a dead letter
     again. Columns that a source takes from elsewhere than the row itself, such as the key of a message, are null.
     """
-    result = _asked("dead", file, state_dir, node, dry_run=dry_run) or _dead_of(file, state_dir, node, dry_run=dry_run)
+    result = _replayed("dead", file, state_dir, node, dry_run=dry_run)
     if output is Format.json:
-        print_json(result)
+        nodes = [{"node": item.step, "rows": item.rows} for item in result.steps]
+        print_json({"running": result.running, "dryRun": dry_run, "nodes": nodes})
         return
-    for item in result["nodes"]:
+    for item in result.steps:
         done = "would be fed back" if dry_run else "fed back"
-        out.print(Text.assemble((item["node"], "bold"), f": {counted(item['rows'], 'dead letter')} {done}"))
-    if not any(item["rows"] for item in result["nodes"]):
+        out.print(Text.assemble((item.step, "bold"), f": {counted(item.rows, 'dead letter')} {done}"))
+    if not any(item.rows for item in result.steps):
         out.print(Text("there are no dead letters to feed back", "dim"))
-    else:
-        _say_when(result)
+    elif not dry_run:
+        out.print(Text("the running pipeline takes them in" if result.running else "the next run takes them in", "dim"))
 
 
-def _say_when(result: Mapping[str, Any]) -> None:
-    if not result["dryRun"]:
-        taken = "the running pipeline takes them in" if result["running"] else "the next run takes them in"
-        out.print(Text(taken, "dim"))
-
-
-def _asked(
-    what: str, file: Path, state_dir: Path | None, node: str | None, *, dry_run: bool
-) -> Mapping[str, Any] | None:
-    """What the server did, if the pipeline is one of its."""
-    from penstock.cli.client import connected, name_of_a_server, part
+def _replayed(
+    what: Literal["dead", "late"], file: Path, state_dir: Path | None, node: str | None, *, dry_run: bool
+) -> ReplayResult:
+    """What was done, here or by the server if the pipeline is one of its."""
+    from penstock.cli.client import name_of_a_server
+    from penstock.frontends.load import load
+    from penstock.runner.loop import RunOptions, state_path
+    from penstock.runner.replay import replay_dead, replay_late
 
     name = name_of_a_server(file)
-    if name is None:
-        return None
-    if state_dir is not None:
-        raise PenstockError.of("USAGE", reason="--state-dir goes with a pipeline file", advice="Leave it out.")
-    body = {"what": what, "node": node, "dryRun": dry_run}
-    found: Mapping[str, Any] = connected().post(f"/pipelines/{part(name)}/replay", body)
-    return found
-
-
-def _late_of(file: Path, state_dir: Path | None, step: str | None, *, dry_run: bool) -> Mapping[str, Any]:
-    from penstock.frontends.load import load
-    from penstock.runner.loop import RunOptions, state_path
-    from penstock.runner.replay import late_as_json, replay_late
-
+    if name is not None:
+        if state_dir is not None:
+            raise PenstockError.of("USAGE", reason="--state-dir goes with a pipeline file", advice="Leave it out.")
+        return _asked(name, {"what": what, "node": node, "dryRun": dry_run})
     loaded = load(file)
-    state = state_path(loaded, RunOptions(state_dir=state_dir))
-    return late_as_json(replay_late(loaded, state, step, dry_run=dry_run), dry_run=dry_run)
+    replay = replay_dead if what == "dead" else replay_late
+    return replay(loaded, state_path(loaded, RunOptions(state_dir=state_dir)), node, dry_run=dry_run)
 
 
-def _dead_of(file: Path, state_dir: Path | None, node: str | None, *, dry_run: bool) -> Mapping[str, Any]:
-    from penstock.frontends.load import load
-    from penstock.runner.loop import RunOptions, state_path
-    from penstock.runner.replay import dead_as_json, replay_dead
+def _asked(name: str, body: Mapping[str, Any]) -> ReplayResult:
+    from penstock.cli.client import connected, part
+    from penstock.runner.replay import Replayed, ReplayResult
 
-    loaded = load(file)
-    state = state_path(loaded, RunOptions(state_dir=state_dir))
-    return dead_as_json(replay_dead(loaded, state, node, dry_run=dry_run), dry_run=dry_run)
+    found = connected().post(f"/pipelines/{part(name)}/replay", body)
+    nodes = tuple(Replayed(item["node"], item["rows"], item["tooOld"]) for item in found["nodes"])
+    return ReplayResult(nodes, found["running"])

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.errors import PenstockError
 from penstock.frontends.assemble import assemble
 from penstock.runner.ledger import account_as_json, read_ledger, read_windows, windows_as_json
-from penstock.runner.replay import dead_as_json, late_as_json, replay_dead, replay_late
+from penstock.runner.replay import ReplayResult, replay_dead, replay_late
 from penstock.runner.set_aside import dead_letters, late_rows
 from penstock.spec.location import PipelineFile, Places
 
@@ -37,13 +37,16 @@ def _late(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
 
 
 def _replay_dead(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
-    dry_run = asked["dry_run"]
-    return dead_as_json(replay_dead(file, state, asked["node"], dry_run=dry_run), dry_run=dry_run)
+    return _replayed(replay_dead(file, state, asked["node"], dry_run=asked["dry_run"]), asked)
 
 
 def _replay_late(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
-    dry_run = asked["dry_run"]
-    return late_as_json(replay_late(file, state, asked["node"], dry_run=dry_run), dry_run=dry_run)
+    return _replayed(replay_late(file, state, asked["node"], dry_run=asked["dry_run"]), asked)
+
+
+def _replayed(result: ReplayResult, asked: Mapping[str, Any]) -> Any:
+    nodes = [{"node": item.step, "rows": item.rows, "tooOld": item.too_old} for item in result.steps]
+    return {"running": result.running, "dryRun": asked["dry_run"], "nodes": nodes}
 
 
 _VERBS: Mapping[str, Callable[[PipelineFile, Path, Mapping[str, Any]], Any]] = {

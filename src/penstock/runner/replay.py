@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from penstock.components.base import KernelStep, Sink, Step
 from penstock.engine.again import again_folder, is_fed_back, kept_letters
@@ -132,16 +131,3 @@ def _replay_step(graph: Graph, name: str, spool: Path, watermark_ms: int, *, dry
         if not dry_run:
             replay(file, replay_folder(spool, name))
     return Replayed(name, rows, too_old)
-
-
-# --- for programs ----------------------------------------------------------------------------------------------
-
-
-def late_as_json(result: ReplayResult, *, dry_run: bool) -> dict[str, Any]:
-    steps = [{"step": item.step, "rows": item.rows, "tooOld": item.too_old} for item in result.steps]
-    return {"running": result.running, "dryRun": dry_run, "steps": steps}
-
-
-def dead_as_json(result: ReplayResult, *, dry_run: bool) -> dict[str, Any]:
-    nodes = [{"node": item.step, "rows": item.rows} for item in result.steps]
-    return {"running": result.running, "dryRun": dry_run, "nodes": nodes}

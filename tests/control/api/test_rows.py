@@ -50,7 +50,7 @@ def test_what_became_of_rows_is_told_and_they_are_fed_back(
     assert str(server.services.folder.path) not in never.text
 
     state = server.services.folder.state("demo")
-    for number, rows in enumerate(([row(1, 1), row(2, 30)], [row(3, 2), row(4, 31)], [row(5, 40)])):
+    for number, rows in enumerate(([row(1, 1), row(2, 30)], [row(4, 31)], [row(3, 2), row(5, 40)])):
         project.put(f"in/{number}.json", json_lines(rows) + ("broken\n" if number == 1 else ""))
     run(project.build(PIPELINE), state)
 
@@ -78,7 +78,6 @@ def test_what_became_of_rows_is_told_and_they_are_fed_back(
         monkeypatch.setenv("PENSTOCK_URL", url)
         monkeypatch.setenv("PENSTOCK_TOKEN", server.token(Role.OPERATOR))
         monkeypatch.chdir(project.folder)
-        assert json.loads(command("ledger", "demo", "--last", "2")) == ledger
         assert json.loads(command("ledger", "demo", "--windows")) == windows["items"]
         told = CliRunner().invoke(app, ["ledger", "demo"])
         assert (told.exit_code, "rows 6" in told.stdout) == (0, True)
@@ -89,7 +88,7 @@ def test_what_became_of_rows_is_told_and_they_are_fed_back(
         again = json.loads(command("replay", "late", "demo", "--step", "minutes"))
         assert again["steps"] == [{"step": "minutes", "rows": 1, "tooOld": 0}]
         wrong = CliRunner().invoke(app, ["replay", "dead", "demo", "--node", "nobody"])
-        assert isinstance(wrong.exception, SystemExit | Exception)
+        assert "REPLAY_IMPOSSIBLE" in str(wrong.exception)
     assert operator.get("/api/v1/pipelines/demo/dead").json()["replayable"] == {}
     (noted, *_) = server.client(Role.ADMIN).get("/api/v1/audit").json()["items"]
     assert (noted["action"], noted["object"]) == ("pipeline.replay", "demo")

@@ -95,17 +95,15 @@ class ReplayRequest(Asked):
 
 
 class ReplayedRows(Answer):
-    node: str | None = None
-    step: str | None = None
+    node: str
     rows: int
-    too_old: int | None = None
+    too_old: int = Field(description="Late rows that can no longer correct anything; they stay where they are.")
 
 
 class ReplayAnswer(Answer):
     running: bool = Field(description="Whether the run takes them in at once; otherwise the next one does.")
     dry_run: bool
-    nodes: list[ReplayedRows] | None = None
-    steps: list[ReplayedRows] | None = None
+    nodes: list[ReplayedRows]
 
 
 @router.guarded(Role.VIEWER, "GET", "/{name}/ledger")
@@ -132,7 +130,7 @@ def get_late(services: ServicesOf, grant: Caller, name: str, limit: Limit = 100)
     return LateRows.model_validate(_asked(services, grant, name, "late", last=limit))
 
 
-@router.guarded(Role.OPERATOR, "POST", "/{name}/replay", response_model_exclude_none=True)
+@router.guarded(Role.OPERATOR, "POST", "/{name}/replay")
 def replay_rows(services: ServicesOf, grant: Caller, name: str, asked: ReplayRequest | None = None) -> ReplayAnswer:
     """Feeds rows that were set aside to the pipeline again, each once, whether it runs or not."""
     if asked is None:
