@@ -530,6 +530,13 @@ define(
     "Run `penstock validate` on it to see what it does.",
 )
 define(
+    "LEDGER_NOT_READ",
+    "the state of '{name}' could not be read: {reason}",
+    "Try again; the server may have much to do.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
     "BIND_REFUSED",
     "{host} can be reached from other machines, and the server has no certificate",
     "Give it one (`tls` in its configuration), or say --insecure if something in front of it encrypts.",
@@ -547,6 +554,13 @@ define(
     "SERVER_RUNNING",
     "{path} is in use by another server (process {pid})",
     "End that one first, or give this one a folder of its own with --data.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "STORE_IN_USE",
+    "the store {store} is in use by another server: {who}",
+    "A store has one server at a time. End that one first, or give this one a store of its own with --store.",
     owner=Owner.OPERATOR,
     exit_code=1,
 )

@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
+from tests.components.looking import problems_of
 from tests.engine.running import run, table
 from tests.faults.victim import committed_rows
 
-from penstock.components.base import RAW, CheckContext
+from penstock.components.base import RAW
 from penstock.components.formats.avro import Avro
 from penstock.components.shared.avro_records import AvroDecoder, BadSchema, record_of
 from penstock.components.shared.message_rows import decoded, why
@@ -217,18 +218,17 @@ def test_a_schema_that_cannot_be_used_is_told(schema: Any, reason: str, tmp_path
         schema = {"type": "record", "name": "R", "fields": [{"name": schema[0], "type": schema[1]}]}
     with pytest.raises(BadSchema, match=reason):
         record_of(schema if isinstance(schema, str) else json.dumps(schema))
-    (problem,) = Avro.model_validate({"schema": schema}).check(CheckContext("rows", tmp_path))
+    (problem,) = problems_of(Avro.model_validate({"schema": schema}), "rows", tmp_path)
     assert (problem.code, problem.at, reason in problem.message) == ("SPEC_BAD_VALUE", ("schema",), True)
 
 
 def test_a_schema_may_lie_in_a_file_but_not_be_given_twice(tmp_path: Path) -> None:
-    context = CheckContext("rows", tmp_path)
     named_file = Avro.model_validate({"schemaFile": "v.avsc"})
-    assert [problem.code for problem in named_file.check(context)] == ["PATH_NOT_FOUND"]
+    assert [problem.code for problem in problems_of(named_file, "rows", tmp_path)] == ["PATH_NOT_FOUND"]
     (tmp_path / "v.avsc").write_text(json.dumps(SIMPLE), "utf-8")
-    assert list(named_file.check(context)) == []
+    assert problems_of(named_file, "rows", tmp_path) == []
     twice = Avro.model_validate({"schema": SIMPLE, "schemaFile": "v.avsc"})
-    assert [problem.code for problem in twice.check(context)] == ["SPEC_BAD_VALUE"]
+    assert [problem.code for problem in problems_of(twice, "rows", tmp_path)] == ["SPEC_BAD_VALUE"]
 
 
 # --- in pipelines ----------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from tests.components.changes import START_MS, Changed, record, unscaled
+from tests.components.looking import problems_of
 from tests.engine.running import run, table
 from tests.faults.victim import committed_rows
 
-from penstock.components.base import RAW, CheckContext
+from penstock.components.base import RAW
 from penstock.components.shared.debezium import KEPT, DebeziumDecoder, version
 from penstock.components.shared.message_rows import decoded, why
 from penstock.components.sources.cdc import Cdc
@@ -216,7 +217,7 @@ def test_without_a_schema_settings_say_what_numbers_and_texts_mean() -> None:
 
 def problems(folder: Path, **options: Any) -> list[tuple[str, tuple[Any, ...]]]:
     source = Cdc.model_validate({"schema": {"id": "bigint"}, **options})
-    return [(problem.code, problem.at) for problem in source.check(CheckContext("rows", folder))]
+    return [(problem.code, problem.at) for problem in problems_of(source, "rows", folder)]
 
 
 def test_bad_settings_are_told_at_their_place(tmp_path: Path) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
+import io
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from textwrap import indent
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import jsonschema
 import pytest
@@ -17,12 +23,14 @@ from ruamel.yaml import YAML
 
 from penstock.components import registry
 from penstock.components.base import Component, ComponentKind, Sink, SinkContext, SinkWriter
-from penstock.errors import CODES, PenstockError, Problem
+from penstock.errors import CODES, PenstockError, Problem, Severity
 from penstock.frontends.configs import aliases
 from penstock.frontends.json_schema import json_schema
 from penstock.frontends.yaml import parse_yaml
 from penstock.graph.build import build
+from penstock.graph.validate import World, check
 from penstock.spec.fields import Config, change_of, field, is_secret
+from penstock.spec.secrets import SecretRef
 
 COMPONENTS = list(registry.all_components())
 EACH = pytest.mark.parametrize("component", COMPONENTS, ids=lambda cls: f"{cls.kind}-{cls.name}")
@@ -190,6 +198,7 @@ def test_a_value_of_the_wrong_type_is_refused_by_penstock(component: type[Compon
         found = refusals(text)
         refused += found is not None
         assert found is None or sound(found), value
+        assert all(problem.location is not None for problem in problems_without_the_world(text)), value
     assert refused >= 3
 
 
@@ -204,6 +213,62 @@ def test_a_list_or_a_number_in_place_of_the_configuration_is_refused(component: 
         elif getattr(component, "takes_format", False):
             part += "format: {text: {}}\n"
         assert sound(problems_in(whole(component, part)))
+
+
+REFERENCE = "${secret:env/PENSTOCK_TEST_NEVER_SET}"
+
+
+@contextmanager
+def closed_world() -> Iterator[None]:
+    """While it lasts, whoever asks for a file, opens a connection or looks a secret up is told off."""
+
+    def refuse(*asked: Any, **_: Any) -> Any:
+        raise AssertionError(f"looked at the world: {asked[:2]}")
+
+    with ExitStack() as patches:
+        for holder, names in (
+            (socket, ("socket", "create_connection", "getaddrinfo")),
+            (os, ("stat", "lstat", "open", "listdir", "scandir", "getenv")),
+            (io, ("open",)),
+            (builtins, ("open",)),
+            (subprocess, ("Popen",)),
+            (SecretRef, ("value",)),
+        ):
+            for name in names:
+                patches.enter_context(patch.object(holder, name, refuse))
+        yield
+
+
+def problems_without_the_world(text: str) -> list[Problem]:
+    """What is wrong with what is written in a pipeline that can be read; none if it cannot."""
+    try:
+        graph = build(parse_yaml(text, Path("p.yaml")))
+    except PenstockError:
+        return []
+    check(graph, World.CLOSED)  # What is imported on the way is no look at the world.
+    with closed_world():
+        found = check(graph, World.CLOSED)
+    return [problem for problem in found if problem.severity is Severity.ERROR]
+
+
+def test_a_look_at_the_world_is_noticed() -> None:
+    for look in (Path("x").exists, Path("x").read_text, lambda: socket.create_connection(("127.0.0.1", 1))):
+        with pytest.raises(AssertionError, match="looked at the world"), closed_world():
+            look()
+
+
+@EACH
+def test_its_example_is_checked_without_a_look_at_the_world(component: type[Component]) -> None:
+    assert problems_without_the_world(whole(component, component.example)) == []
+
+
+@EACH
+def test_what_is_secret_is_not_held_against_it(component: type[Component]) -> None:
+    """Any text may be a secret, of which nothing is known; `at` is how a component says what a problem is about."""
+    for key in aliases(component):
+        for value in (REFERENCE, [REFERENCE], {"a": REFERENCE}):
+            found = problems_without_the_world(with_config(component, {**example_config(component), key: value}))
+            assert [problem for problem in found if problem.code == "SPEC_BAD_VALUE"] == [], (key, value)
 
 
 def test_reading_specs_needs_no_spark() -> None:

@@ -370,7 +370,7 @@ def test_columns_that_do_not_fit_are_refused(config: dict[str, Any], columns: di
     ],
 )
 def test_settings_that_make_no_sense_are_refused(config: dict[str, Any], code: str, tmp_path: Path) -> None:
-    problems = list(Delta.model_validate(config).check(CheckContext("out", tmp_path)))
+    problems = list(Delta.model_validate(config).check(CheckContext("out")))
     assert [problem.code for problem in problems] == [code]
 
 

@@ -16,12 +16,13 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from tests.components.looking import problems_of
 from tests.components.test_delta_sink import Table
 from tests.engine.running import run
 from tests.servers.s3 import S3
 
 from penstock import read_files
-from penstock.components.base import CheckContext, ReadContext
+from penstock.components.base import ReadContext
 from penstock.components.shared.delta_log import DataFile, Position, Stretch, Unreadable, advanced, between, cut, parse
 from penstock.components.shared.s3 import S3 as Setting
 from penstock.components.sources.delta import Delta
@@ -286,5 +287,5 @@ def test_a_table_in_an_object_store_is_read_and_written(
     ],
 )
 def test_settings_are_checked_before_anything_runs(config: dict[str, Any], codes: list[str], tmp_path: Path) -> None:
-    problems = list(Delta.model_validate(config).check(CheckContext("rows", tmp_path)))
+    problems = problems_of(Delta.model_validate(config), "rows", tmp_path)
     assert [problem.code for problem in problems] == codes

@@ -343,7 +343,7 @@ def test_columns_that_do_not_fit_are_refused(config: dict[str, Any], columns: di
     ],
 )
 def test_places_that_cannot_be_written_to_are_refused(config: dict[str, Any], code: str, tmp_path: Path) -> None:
-    problems = list(Files.model_validate(config).check(CheckContext("out", tmp_path)))
+    problems = list(Files.model_validate(config).check(CheckContext("out")))
     assert [problem.code for problem in problems] == [code]
 
 

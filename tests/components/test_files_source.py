@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.components.looking import problems_of
 from tests.engine.running import Outcome, run, table
 
-from penstock.components.base import Backlog, CheckContext, ReadContext
+from penstock.components.base import Backlog, ReadContext
 from penstock.components.sources.files import Files
 from penstock.engine.checkpoint import source_log
 from penstock.errors import PenstockError
@@ -177,8 +178,8 @@ def test_a_path_that_does_not_exist_is_said_before_anything_runs(project: Projec
     found = [problem for problem in check(graph(project, "path: ./nowhere")) if problem.code == "PATH_NOT_FOUND"]
     assert [problem.params["path"] for problem in found] == [str(project.folder / "nowhere")]
     (project.folder / "in").mkdir()
-    assert list(Files(path="./in").check(CheckContext("lines", project.folder))) == []
-    assert list(Files(path="s3a://bucket/x").check(CheckContext("lines", project.folder))) == []
+    assert problems_of(Files(path="./in"), "lines", project.folder) == []
+    assert problems_of(Files(path="s3a://bucket/x"), "lines", project.folder) == []
 
 
 @pytest.mark.usefixtures("cleaning_at_once")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from tests.components.looking import problems_of
 from tests.engine.running import Outcome, json_lines, run
 
 from penstock.components.base import Batch, SinkContext
@@ -150,10 +151,8 @@ def test_a_message_that_is_too_large_fails_the_batch_and_none_of_it_is_seen(
 def test_bad_settings_are_found_beforehand(
     tmp_path: Path, kafka: Kafka, kafka_topic: str, options: dict[str, Any], code: str
 ) -> None:
-    from penstock.components.base import CheckContext
-
     sink = KafkaSink.model_validate({"bootstrap": kafka.bootstrap, "topic": kafka_topic, **options})
-    assert [problem.code for problem in sink.check(CheckContext("out", tmp_path))] == [code]
+    assert [problem.code for problem in problems_of(sink, "out", tmp_path)] == [code]
 
 
 def test_columns_that_are_missing_or_of_the_wrong_type_are_found_beforehand() -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from tests.components.looking import problems_of
 from tests.engine.running import Outcome, run, table
 from tests.faults.victim import committed_rows
 
-from penstock.components.base import CheckContext
 from penstock.components.sources.kafka import Kafka as KafkaSource
 from penstock.errors import PenstockError
 
@@ -164,7 +164,7 @@ def test_only_committed_messages_are_read(project: Project, kafka: Kafka, kafka_
 def problems(folder: Path, **options: Any) -> list[tuple[str, str]]:
     source = KafkaSource.model_validate({"topic": ["t"], **options})
     try:
-        found = list(source.check(CheckContext("rows", folder)))
+        found = problems_of(source, "rows", folder)
     except PenstockError as error:
         found = list(error.problems)
     return [(problem.code, problem.message) for problem in found]

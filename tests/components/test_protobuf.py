@@ -25,10 +25,11 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
+from tests.components.looking import problems_of
 from tests.engine.running import run, table
 from tests.faults.victim import committed_rows
 
-from penstock.components.base import RAW, CheckContext
+from penstock.components.base import RAW
 from penstock.components.formats.protobuf import Protobuf
 from penstock.components.shared.message_rows import decoded, why
 from penstock.components.shared.protobuf_messages import BadDescriptors, ProtobufDecoder, message_type
@@ -258,10 +259,10 @@ def test_descriptors_that_cannot_be_used_are_told(tmp_path: Path) -> None:
             message_type(content, name)
         (tmp_path / "x.desc").write_bytes(content)
         format_ = Protobuf(descriptors="x.desc", message=name)
-        (problem,) = format_.check(CheckContext("rows", tmp_path))
+        (problem,) = problems_of(format_, "rows", tmp_path)
         assert (problem.code, reason in problem.message) == ("SPEC_BAD_VALUE", True)
     (tmp_path / "x.desc").unlink()
-    assert [problem.code for problem in format_.check(CheckContext("rows", tmp_path))] == ["PATH_NOT_FOUND"]
+    assert [problem.code for problem in problems_of(format_, "rows", tmp_path)] == ["PATH_NOT_FOUND"]
 
 
 def test_what_google_defines_may_be_left_out_of_the_file() -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.components.looking import problems_of
 from tests.components.polling import Stream, settings, source
 from tests.components.sql_stores import Store, made
 from tests.servers.base import free_port
 
-from penstock.components.base import RAW, CheckContext
+from penstock.components.base import RAW
 from penstock.errors import PenstockError, Problem
 from penstock.spec import secrets
 
@@ -143,7 +144,7 @@ def test_names_and_values_are_never_taken_for_sql(store: Store, tmp_path: Path) 
 
 def problems(store: Store, **options: Any) -> list[Problem]:
     try:
-        return list(source(store, **options).check(CheckContext("rows", store.folder)))
+        return problems_of(source(store, **options), "rows", store.folder)
     except PenstockError as error:
         return list(error.problems)
 

@@ -226,22 +226,22 @@ def test_a_url_that_cannot_be_used_is_refused_without_repeating_it(url: str, tmp
         read_url(url, ("postgresql",), 5432, ("sslmode", "connect_timeout"))
     assert "hunter2" not in str(raised.value)
     if url.startswith("postgresql"):
-        (problem,) = Postgres(url=url, table="t").check(CheckContext("out", tmp_path))
+        (problem,) = Postgres(url=url, table="t").check(CheckContext("out"))
         assert (problem.code, problem.at) == ("SPEC_BAD_VALUE", ("url",))
         assert "hunter2" not in str(problem)
 
 
 def test_a_password_in_plain_text_is_refused(tmp_path: Path) -> None:
-    (problem,) = Mysql(url="mysql://u:hunter2@h/db", table="t").check(CheckContext("out", tmp_path))
+    (problem,) = Mysql(url="mysql://u:hunter2@h/db", table="t").check(CheckContext("out"))
     assert problem.code == "SECRET_IN_PLAIN_TEXT"
     assert "hunter2" not in str(problem)
-    assert list(Mysql(url="mysql://u@h/db?charset=utf8mb4", table="t").check(CheckContext("out", tmp_path))) == []
-    (problem,) = Mysql(url="mysql://u@h/db?charset=latin1", table="t").check(CheckContext("out", tmp_path))
+    assert list(Mysql(url="mysql://u@h/db?charset=utf8mb4", table="t").check(CheckContext("out"))) == []
+    (problem,) = Mysql(url="mysql://u@h/db?charset=latin1", table="t").check(CheckContext("out"))
     assert problem.code == "SPEC_BAD_VALUE"
 
 
 def test_version_and_delete_need_a_key_and_delete_is_boolean(tmp_path: Path) -> None:
-    context = CheckContext("out", tmp_path)
+    context = CheckContext("out")
     found = list(Sqlite(path="o.db", table="t", version="v", delete="d").check(context))
     assert [problem.code for problem in found] == ["SPEC_MISSING_KEY", "SPEC_MISSING_KEY"]
     (problem,) = Sqlite(path="o.db", table="t", key=("d",), delete="d").check(context)

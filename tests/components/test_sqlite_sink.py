@@ -245,7 +245,7 @@ def test_an_empty_batch_is_noted_and_stores_nothing(spark: SparkSession, tmp_pat
 
 
 def test_a_version_needs_a_key(tmp_path: Path) -> None:
-    (problem,) = Sqlite(path="o.db", table="t", version="v").check(CheckContext("out", tmp_path))
+    (problem,) = Sqlite(path="o.db", table="t", version="v").check(CheckContext("out"))
     assert (problem.code, problem.params["key"]) == ("SPEC_MISSING_KEY", "key")
     unknown = Sqlite(path="o.db", table="t", key=("idd",), version="w").check_columns("out", COLUMNS)
     assert [(problem.code, problem.params["column"]) for problem in unknown] == [

@@ -31,7 +31,7 @@ from penstock.frontends.configs import aliases
 from penstock.frontends.examine import load_checked
 from penstock.frontends.load import load
 from penstock.graph.build import build
-from penstock.graph.validate import check
+from penstock.graph.validate import World, check
 from penstock.spec.location import PipelineFile, Places
 
 COMMANDS = {"cat", "cd", "echo", "export", "mkdir", "mv", "rm", "sqlite3"}
@@ -85,7 +85,7 @@ def check_yaml(block: Block, folder: Path) -> None:
     path = folder / (block.file_name or "block.yaml")
     if "apiVersion" in content:
         path.write_text(block.text, "utf-8")
-        load_checked(path, outside=False)
+        load_checked(path, World.STEPS)
     elif set(content) <= set(SPEC_KEYS):
         check_spec(content, path)
     elif set(content) <= set(aliases(ServerConfig)):
@@ -125,7 +125,7 @@ def check_spec(body: Mapping[str, Any], path: Path) -> None:
     }
     places = Places(str(path))
     graph = build(PipelineFile(assemble(document, places), places, path))
-    assert [problem for problem in check(graph, outside=False) if problem.severity is Severity.ERROR] == []
+    assert [problem for problem in check(graph, World.STEPS) if problem.severity is Severity.ERROR] == []
 
 
 def check_python(block: Block, folder: Path) -> None:
@@ -133,13 +133,13 @@ def check_python(block: Block, folder: Path) -> None:
     assert block.file_name is not None, "start the block with a comment that names the file"
     compile(block.text, block.file_name, "exec")
     if re.search(r"^\w+ = ps\.Pipeline\(", block.text, re.MULTILINE):
-        load_checked(folder / block.file_name, outside=False)
+        load_checked(folder / block.file_name, World.STEPS)
 
 
 def check_sql(block: Block, folder: Path) -> None:
     if "/* penstock" in block.text:
         assert block.file_name is not None
-        load_checked(folder / block.file_name, outside=False)
+        load_checked(folder / block.file_name, World.STEPS)
     else:
         assert sqlglot.parse(block.text, dialect="spark")
 

@@ -10,7 +10,7 @@ from tests.graph.documents import at, graph_of
 from penstock.components.steps.dedupe import Dedupe
 from penstock.errors import Severity
 from penstock.graph.nodes import Graph
-from penstock.graph.validate import check
+from penstock.graph.validate import World, check
 
 TIMED = "{memory: {schema: {id: string, ts: timestamp}}, eventTime: {column: ts}}"
 
@@ -105,10 +105,53 @@ def test_components_are_checked_and_their_problems_placed_at_their_configuration
     assert problems[3].params["where"] == "sqlite of 'dead_letters'"
 
 
-def test_in_a_test_run_sources_and_sinks_are_not_asked_but_steps_are(tmp_path: Path) -> None:
-    problems = check(graph_of(OUTSIDE, tmp_path), outside=False)
+@pytest.mark.parametrize("world", [World.STEPS, World.CLOSED])
+def test_what_is_written_is_checked_though_nothing_may_be_looked_at(tmp_path: Path, world: World) -> None:
+    problems = check(graph_of(OUTSIDE, tmp_path), world)
 
-    assert [at(problem) for problem in problems] == [("SPEC_MISSING_KEY", 10, 32)]
+    assert [at(problem) for problem in problems] == [
+        ("SPEC_MISSING_KEY", 10, 32),
+        ("SPEC_MISSING_KEY", 14, 15),
+        ("SPEC_MISSING_KEY", 16, 13),
+    ]
+
+
+def test_in_a_test_run_only_what_steps_name_is_looked_at(tmp_path: Path) -> None:
+    graph = graph_of(
+        """
+        sources: {views: {files: {path: ./missing}, format: {text: {}}}}
+        steps: {some: {from: views, join: {table: {path: ./missing.csv}, on: [id]}}}
+        sinks: {out: {from: some, memory: {}}}
+        """,
+        tmp_path,
+    )
+
+    assert [at(problem) for problem in check(graph)] == [("PATH_NOT_FOUND", 5, 28), ("PATH_NOT_FOUND", 6, 52)]
+    assert [at(problem) for problem in check(graph, World.STEPS)] == [("PATH_NOT_FOUND", 6, 52)]
+    assert check(graph, World.CLOSED) == []
+
+
+SECRETS = """
+sources:
+  views:
+    kafka: {bootstrap: "${secret:env/PENSTOCK_TEST_BROKER}", topic: "no topic", options: {group.id: x}}
+    format: {text: {}}
+sinks:
+  out:
+    from: views
+    postgres: {url: "postgresql://u:${secret:env/PENSTOCK_TEST_BROKER}@", table: t, version: at}
+"""
+
+
+@pytest.mark.parametrize("world", World)
+def test_what_holds_a_secret_is_left_out_and_the_rest_is_checked(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    monkeypatch.delenv("PENSTOCK_TEST_BROKER", raising=False)
+
+    found = [at(problem) for problem in check(graph_of(SECRETS), world)]
+
+    written = [("SPEC_BAD_VALUE", 7, 71), ("SPEC_BAD_VALUE", 7, 103), ("SPEC_MISSING_KEY", 12, 17)]
+    missing = [("SECRET_NOT_SET", 7, 26), ("SECRET_NOT_SET", 12, 23)] if world is World.OPEN else []
+    assert sorted(found, key=lambda item: item[1:]) == sorted(written + missing, key=lambda item: item[1:])
 
 
 SECRET = """
@@ -130,7 +173,7 @@ def test_a_secret_that_is_not_set_is_shown_where_it_is_used(monkeypatch: pytest.
 
     assert at(problem) == ("SECRET_NOT_SET", 9, 15)
     assert str(problem.params["reference"]) == "${secret:env/PENSTOCK_TEST_FOLDER}"
-    assert check(graph_of(SECRET), outside=False) == []
+    assert check(graph_of(SECRET), World.STEPS) == []
 
 
 def test_a_component_is_checked_with_its_secrets_and_they_are_not_shown(
@@ -163,7 +206,8 @@ def test_secrets_of_steps_formats_and_dead_letters_are_looked_up_too(monkeypatch
 
     assert [at(problem) for problem in check(graph)] == [("SECRET_NOT_SET", 9, 33), ("SECRET_NOT_SET", 12, 31)]
     # Steps run as they are in a test, so they need their secrets there.
-    assert [at(problem) for problem in check(graph, outside=False)] == [("SECRET_NOT_SET", 9, 33)]
+    assert [at(problem) for problem in check(graph, World.STEPS)] == [("SECRET_NOT_SET", 9, 33)]
+    assert check(graph, World.CLOSED) == []
 
 
 def test_tests_may_only_name_what_is_there() -> None:
@@ -183,7 +227,7 @@ def test_tests_may_only_name_what_is_there() -> None:
               claen: []
         """)
 
-    problems = check(graph, outside=False)
+    problems = check(graph, World.CLOSED)
 
     assert [at(problem) for problem in problems] == [
         ("TEST_NODE_UNKNOWN", 14, 9),
@@ -222,7 +266,7 @@ def test_sinks_of_late_rows_are_checked_where_they_are_declared_and_each_once(tm
 
     assert [at(problem) for problem in problems] == [("SPEC_MISSING_KEY", 11, 43), ("SPEC_MISSING_KEY", 16, 15)]
     assert {problem.params["where"] for problem in problems} == {"sqlite of 'late'"}
-    assert check(graph_of(LATE, tmp_path), outside=False) == []
+    assert check(graph_of(LATE, tmp_path), World.STEPS) == problems
 
 
 def test_secrets_of_sinks_of_late_rows_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
 
 from penstock.errors import CODES, Location, PenstockError, Problem
+from penstock.spec.pipeline import PIPELINE_NAME
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _PATIENCE = httpx.Timeout(120.0, connect=10.0)
@@ -98,6 +100,11 @@ def connected() -> Client:
     if not token:
         raise PenstockError.of("TOKEN_MISSING", url=url)
     return Client(url, token)
+
+
+def name_of_a_server(asked: Path) -> str | None:
+    """The name of a pipeline on the server, if what was asked for is one and not a file."""
+    return str(asked) if PIPELINE_NAME.fullmatch(str(asked)) and not asked.exists() else None
 
 
 def part(name: str) -> str:

@@ -1,7 +1,9 @@
-"""`penstock ledger FILE`: what became of every row, batch by batch."""
+"""`penstock ledger FILE|NAME`: what became of every row, batch by batch."""
 
 from __future__ import annotations
 
+import datetime as dt
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,14 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.output import Format, out, print_json, working
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.components.shared.checksum import Content
-    from penstock.engine.ledger import BatchEntry
     from penstock.runner.audit import Audited
-    from penstock.runner.ledger import Account, JudgedWindow
     from penstock.spec.location import PipelineFile
 
 _COLOURS = {"sealed": "green", "open": "yellow", "unbalanced": "bold red"}
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def ledger(
-    file: Annotated[Path, typer.Argument(help="The pipeline: a .yaml, .sql or .py file.")],
+    file: Annotated[Path, typer.Argument(help="The pipeline: a .yaml, .sql or .py file, or its name on the server.")],
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", help="Where state is kept. Default: .penstock/NAME beside the file.")
     ] = None,
@@ -50,66 +51,64 @@ def ledger(
     A batch is sealed when it is committed and its counts add up, and open while it may be run again. A window of event
     time is sealed when the watermark has passed its end. The command ends with 1 if anything is unbalanced.
     """
+    from penstock.cli.client import name_of_a_server
+
+    name = name_of_a_server(file)
+    if name is not None:
+        if audit or state_dir is not None:
+            reason = "--audit and --state-dir go with a pipeline file"
+            raise PenstockError.of("USAGE", reason=reason, advice="Run it where the state is.")
+        _ask(name, last, output, windows=windows)
+        return
     from penstock.frontends.load import load
-    from penstock.runner.ledger import read_ledger, read_windows
+    from penstock.runner.ledger import account_as_json, read_ledger, read_windows, windows_as_json
     from penstock.runner.loop import RunOptions, state_path
 
     loaded = load(file)
     state = state_path(loaded, RunOptions(state_dir=state_dir))
     if audit:
         _audit(loaded, state, output)
-        return
-    if windows:
-        _show_windows(read_windows(loaded, state), last, output)
-        return
-    account = read_ledger(loaded, state)
-    if output is Format.json:
-        print_json(_as_json(account, last))
+    elif windows:
+        found = windows_as_json(read_windows(loaded, state))
+        _show_windows(found[-last:], output)
+        _end(found)
     else:
-        _print(account, last)
-    if account.verdict == "unbalanced":
+        account = account_as_json(read_ledger(loaded, state), sys.maxsize)
+        _show({**account, "batches": account["batches"][-last:]}, account["batches"], output)
+        _end([account])
+
+
+def _ask(name: str, last: int, output: Format, *, windows: bool) -> None:
+    from penstock.cli.client import connected, part
+
+    if windows:
+        found = connected().get(f"/pipelines/{part(name)}/ledger/windows", last=last)["items"]
+        _show_windows(found, output)
+        _end(found)
+    else:
+        account = connected().get(f"/pipelines/{part(name)}/ledger", last=last)
+        _show(account, account["batches"], output)
+        _end([account])
+
+
+def _end(judged: Sequence[Mapping[str, Any]]) -> None:
+    if any(item["verdict"] == "unbalanced" for item in judged):
         raise typer.Exit(1)
 
 
-def _counts(entry: BatchEntry) -> dict[str, Mapping[str, int]]:
-    parts = (
-        entry.rows_in,
-        entry.rows_dead,
-        entry.filtered,
-        entry.late,
-        entry.corrections,
-        entry.replayed,
-        entry.rows_out,
-    )
-    return dict(zip(_COLUMNS, parts, strict=True))
-
-
-def _as_json(account: Account, last: int) -> dict[str, Any]:
-    return {
-        "verdict": account.verdict,
-        "totals": _counts(account.totals),
-        "batches": [
-            {
-                "batch": judged.entry.batch,
-                "epoch": judged.entry.epoch,
-                "verdict": judged.verdict,
-                "problems": [str(item) for item in judged.imbalances],
-                **_counts(judged.entry),
-            }
-            for judged in account.batches[-last:]
-        ],
-    }
-
-
-def _print(account: Account, last: int) -> None:
-    if not account.batches:
+def _show(account: Mapping[str, Any], judged: Sequence[Mapping[str, Any]], output: Format) -> None:
+    """The account, and what does not add up in any of the batches that were judged."""
+    if output is Format.json:
+        print_json(account)
+        return
+    if not account["batches"]:
         out.print(Text("no batch has been run yet", "dim"))
         return
-    rows = [(str(judged.entry.batch), judged.entry, judged.verdict) for judged in account.batches[-last:]]
-    out.print(_table("batch", [*rows, ("all", account.totals, account.verdict)]))
-    for judged in account.batches:
-        for item in judged.imbalances:
-            out.print(Text(f"batch {judged.entry.batch}: {item}", "red"))
+    rows = [(str(batch["batch"]), batch, str(batch["verdict"])) for batch in account["batches"]]
+    out.print(_table("batch", [*rows, ("all", account["totals"], str(account["verdict"]))]))
+    for batch in judged:
+        for problem in batch["problems"]:
+            out.print(Text(f"batch {batch['batch']}: {problem}", "red"))
 
 
 def _audit(file: PipelineFile, state: Path, output: Format) -> None:
@@ -168,38 +167,28 @@ def _checksum_of(content: Content) -> int:
     return content.checksum
 
 
-def _show_windows(found: Sequence[JudgedWindow], last: int, output: Format) -> None:
-    shown = found[-last:]
+def _show_windows(found: Sequence[Mapping[str, Any]], output: Format) -> None:
     if output is Format.json:
-        print_json(
-            [
-                {
-                    "start": window.start.isoformat().replace("+00:00", "Z"),
-                    "verdict": window.verdict,
-                    "problems": [str(item) for item in window.imbalances],
-                    **_counts(window.entry),
-                }
-                for window in shown
-            ]
-        )
+        print_json(found)
     elif not found:
         out.print(Text("no row has been counted by event time yet", "dim"))
     else:
-        rows = [(f"{window.start:%Y-%m-%d %H:%M:%SZ}", window.entry, window.verdict) for window in shown]
+        starts = (dt.datetime.fromisoformat(window["start"]) for window in found)
+        rows = [
+            (f"{start:%Y-%m-%d %H:%M:%SZ}", window, str(window["verdict"]))
+            for start, window in zip(starts, found, strict=True)
+        ]
         out.print(_table("window", rows))
-    if any(window.verdict == "unbalanced" for window in found):
-        raise typer.Exit(1)
 
 
-def _table(title: str, rows: Sequence[tuple[str, BatchEntry, str]]) -> Table:
+def _table(title: str, rows: Sequence[tuple[str, Mapping[str, Any], str]]) -> Table:
     """What became of rows, line by line; columns that say nothing are left out."""
-    used = [name for name in _COLUMNS if any(any(_counts(entry)[name].values()) for _, entry, _ in rows)]
+    used = [name for name in _COLUMNS if any(any(counts[name].values()) for _, counts, _ in rows)]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(title, justify="right", no_wrap=True)
     for column in (*used, ""):
         table.add_column(column, no_wrap=True)
-    for name, entry, verdict in rows:
-        counts = _counts(entry)
+    for name, counts, verdict in rows:
         table.add_row(name, *(_cell(counts[column]) for column in used), _verdict(verdict))
     return table
 

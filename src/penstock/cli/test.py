@@ -26,9 +26,10 @@ def run_tests(
     Sources are replaced by the given rows and sinks by memory; everything between runs on real Spark.
     """
     from penstock.frontends.examine import load_checked
+    from penstock.graph.validate import World
     from penstock.testing.cases import run_cases
 
-    graph = load_checked(file, outside=False)
+    graph = load_checked(file, World.STEPS)
     cases = [case for case in graph.file.pipeline.tests if select in case.name]
     if not cases:
         raise PenstockError.of("TESTS_MISSING", path=file)

@@ -48,7 +48,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What a component may look at before anything is started."""
+    """What a component knows when what is written of it is checked: nothing of the machine or the network."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class LookContext:
+    """What a component may look at before anything is started, on the machine that will run it."""
 
     node: str
     folder: Path
@@ -125,7 +132,16 @@ class Component(Config):
     """Whether it reaches `s3a://` by a client of its own, so that Spark needs no jars for it."""
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
-        """Problems that show without Spark and without data, such as a path that does not exist."""
+        """Problems of what is written, found by reading it alone: no file, no server and no secret is looked at.
+
+        A server asks this of files it was sent. Where the value of a field matters, the problem is told `at` that
+        field: it is left out while the field holds a reference to a secret, whose value is not known here.
+        """
+        yield from ()
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
+        """Problems of what it names, such as a path that does not exist. Asked where it runs, once `check` is content,
+        and with the values of its secrets."""
         yield from ()
 
 

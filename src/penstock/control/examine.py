@@ -13,24 +13,29 @@ from pathlib import Path
 from typing import Any
 
 
-def examined(path: Path) -> dict[str, Any]:
-    """The pipeline as a document, or what is wrong with the file."""
-    from penstock.errors import PenstockError
+def answer(path: Path) -> dict[str, Any]:
+    """The pipeline as a document with the places of its parts, or what is wrong with the file."""
+    from penstock.errors import Severity
+    from penstock.frontends.examine import examined
     from penstock.frontends.load import load
+    from penstock.graph.validate import World
     from penstock.spec.dump import as_document
 
-    try:
-        return {"document": as_document(load(path).pipeline)}
-    except PenstockError as error:
-        return {"problems": [problem.as_dict() for problem in error.problems]}
+    found = examined(lambda: load(path), World.CLOSED)
+    errors = [problem.as_dict() for problem in found.problems if problem.severity is Severity.ERROR]
+    if errors or found.graph is None:
+        return {"problems": errors}
+    file = found.graph.file
+    places = [[list(key), place.line, place.column] for key, place in (file.places.keys | file.places.values).items()]
+    return {"document": as_document(file.pipeline), "places": places}
 
 
 def main() -> None:
     # What the file prints is not the answer.
-    answer = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)
-    found = json.dumps(examined(Path(sys.argv[1])), default=str)
-    with os.fdopen(answer, "w", encoding="utf-8") as out:
+    found = json.dumps(answer(Path(sys.argv[1])), default=str)
+    with os.fdopen(stdout, "w", encoding="utf-8") as out:
         out.write(found)
 
 

@@ -6,7 +6,6 @@ Ending it ends no pipeline: runs go on by themselves, and the next server adopts
 from __future__ import annotations
 
 import datetime as dt
-import fcntl
 import logging
 import os
 import ssl
@@ -30,6 +29,7 @@ from penstock.control.config import ServerConfig, read_server_config
 from penstock.control.files import DataFolder
 from penstock.control.policy import Policy
 from penstock.control.store.database import Store
+from penstock.control.store.lease import lease_of, locked
 from penstock.control.store.supervision import SupervisorStore
 from penstock.control.store.thin import thin
 from penstock.control.supervisor import act
@@ -112,7 +112,7 @@ class PenstockServer:
         self.token = ensure_admin(self.store, data, wall())
         folder, hook = DataFolder(data), HookNotices()
         self.supervisor = self._supervisor(folder, hook, _existing(Policy.of(config, data).folder))
-        self.alerts = AlertService(self.store, self._seen, config.notify, wall)
+        self.alerts = AlertService(self.store, self._seen, config.notify, wall, acts=self._acts)
         self.services = Services(
             self.store,
             config,
@@ -139,7 +139,10 @@ class PenstockServer:
     def _open_store(self, data: Path) -> Store:
         store = Store(self.options.store) if self.options.store else Store.in_folder(data)
         self._closing.append(store.close)
+        self.lease = lease_of(store.url)
+        self._closing.append(self.lease.close)
         try:
+            self.lease.take()
             store.migrate()
         except PenstockError as error:
             if error.code == "STORE_DOWN":
@@ -163,6 +166,7 @@ class PenstockServer:
             base=base,
             processes=act.Processes(RUNNER, tuple(config.own_variables)),
             listening=listening,
+            lease=self.lease,
         )
 
     def _web(self) -> uvicorn.Server:
@@ -202,6 +206,10 @@ class PenstockServer:
     def _seen(self) -> list[samples.Seen]:
         return samples.seen(self.store, self.supervisor.live(), wall())
 
+    def _acts(self) -> bool:
+        """Whether this server, and no other, acts for the store's pipelines."""
+        return self.lease.trouble is None
+
     def _metrics(self) -> bytes:
         live, seconds = self.supervisor.live(), self.supervisor.last_tick_seconds
         return metrics.scrape(self.store, live, wall(), tick_seconds=seconds)
@@ -214,6 +222,8 @@ class PenstockServer:
             found.append("the supervisor fails")
         elif last is None or wall() - last > STANDS_STILL:
             found.append("the supervisor has not looked at the pipelines yet" if last is None else "it stands still")
+        if self.lease.trouble is not None:
+            found.append(self.lease.trouble)
         if self.alerts.trouble is not None:
             found.append("alerts are not evaluated")
         return found
@@ -272,20 +282,9 @@ def _existing(folder: Path) -> Path:
 
 def lock_folder(data: Path) -> IO[str]:
     """A lock that ends with this process, so that one server at a time uses the folder; raises SERVER_RUNNING."""
-    path = data / "serve.lock"
-    try:
-        lock = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise PenstockError.of("PATH_NOT_WRITABLE", path=path, reason=error.strerror or str(error)) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.seek(0)
-        pid = lock.read().strip() or "unknown"
-        lock.close()
-        raise PenstockError.of("SERVER_RUNNING", path=data, pid=pid) from None
-    os.ftruncate(lock.fileno(), 0)
-    os.write(lock.fileno(), str(os.getpid()).encode())
+    lock, holder = locked(data / "serve.lock")
+    if lock is None:
+        raise PenstockError.of("SERVER_RUNNING", path=data, pid=holder)
     return lock
 
 

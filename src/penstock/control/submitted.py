@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+from penstock.control.asking import NoAnswer, ask
 from penstock.control.auth.roles import Role
 from penstock.control.policy import Policy
 from penstock.control.store.pipelines import Draft, FileKind
 from penstock.errors import CODES, Location, PenstockError, Problem, Severity
 from penstock.frontends.assemble import assemble
+from penstock.frontends.examine import examined
 from penstock.frontends.sql import parse_sql
 from penstock.frontends.yaml import parse_yaml
-from penstock.graph.build import build
-from penstock.graph.validate import check
+from penstock.graph.validate import World
 from penstock.spec.dump import as_document
 from penstock.spec.location import PipelineFile, Places
 from penstock.spec.pipeline import Pipeline
@@ -31,7 +25,6 @@ from penstock.spec.pipeline import Pipeline
 _KINDS: Mapping[str, FileKind] = {".yaml": "yaml", ".yml": "yaml", ".sql": "sql", ".py": "py"}
 _PATIENCE = 60.0
 """Seconds that reading a Python file may take."""
-_SECRET_ENVIRONMENT = re.compile(r"PENSTOCK_|.*(TOKEN|SECRET|PASSWORD|KEY)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -79,16 +72,21 @@ def check_file(file: Submitted, policy: Policy, role: Role) -> Checked:
         raise PenstockError.of("FILE_KIND_UNKNOWN", Location(file.path), path=file.path)
     if kind == "py" and not role.covers(Role.CODER):
         raise PenstockError.of("CODE_NOT_ALLOWED", Location(file.path), where=file.path, what="a Python file")
-    read = _read(file, kind, policy.folder)
-    refused = policy.problems(read, role)
-    if refused:
-        raise PenstockError(refused)
     # Whether what it names is there is seen where it runs: to ask would let anyone make the server reach out.
-    found = check(build(read), outside=False)
-    errors = [problem for problem in found if problem.severity is Severity.ERROR]
+    found = examined(lambda: _read(file, kind, policy.folder), World.CLOSED)
+    # What the server does not allow is told first: it decides how the request is answered.
+    refused = [] if found.graph is None else policy.problems(found.graph.file, role)
+    known = {(problem.code, problem.location) for problem in refused}
+    others = sorted((item for item in found.problems if (item.code, item.location) not in known), key=_place)
+    errors = [problem for problem in (*refused, *others) if problem.severity is Severity.ERROR]
     if errors:
         raise PenstockError(errors)
-    return Checked(file.path, kind, file.text, read.pipeline, tuple(found))
+    assert found.graph is not None
+    return Checked(file.path, kind, file.text, found.graph.file.pipeline, (*refused, *others))
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return (problem.location.line, problem.location.column) if problem.location else (0, 0)
 
 
 def from_document(document: Mapping[str, Any]) -> Pipeline | None:
@@ -102,7 +100,7 @@ def from_document(document: Mapping[str, Any]) -> Pipeline | None:
 def _read(file: Submitted, kind: FileKind, folder: Path) -> PipelineFile:
     shown = Path(file.path)
     if kind == "py":
-        return PipelineFile(_from_python(file), Places(file.path), folder / "pipeline.py")
+        return _from_python(file, folder / "pipeline.py")
     read = parse_sql(file.text, shown) if kind == "sql" else parse_yaml(file.text, shown)
     # Relative paths start in the server's folder, wherever the file was sent from.
     return PipelineFile(read.pipeline, read.places, folder / f"pipeline.{kind}")
@@ -120,59 +118,26 @@ def _repeated(checked: Sequence[Checked]) -> Iterable[Problem]:
 # --- Python files, in a process of their own ---------------------------------------------------------------
 
 
-def _from_python(file: Submitted) -> Pipeline:
+def _from_python(file: Submitted, at: Path) -> PipelineFile:
     with tempfile.TemporaryDirectory(prefix="penstock-examine-") as folder:
         path = Path(folder, "pipeline.py")
         path.write_text(file.text, "utf-8")
         found = _examined(path, file.path)
     if "problems" in found:
         raise PenstockError(_told(item, str(path), file.path) for item in found["problems"])
-    return assemble(found["document"], Places(file.path))
+    values = {tuple(place): Location(file.path, int(line), int(column)) for place, line, column in found["places"]}
+    places = Places(file.path, values=values)
+    return PipelineFile(assemble(found["document"], places), places, at)
 
 
 def _examined(path: Path, shown: str) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "penstock.control.examine", str(path)]
-    with tempfile.TemporaryFile() as answer:
-        process = subprocess.Popen(
-            command,
-            cwd=path.parent,
-            env=_harmless(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=answer,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            reason = f"it was not read within {_PATIENCE:.0f} seconds"
-            raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason) from None
-        finally:
-            _end(process)
-        answer.seek(0)
-        try:
-            found = json.loads(answer.read(10_000_000))
-        except ValueError:
-            found = None
-    if code != 0 or not isinstance(found, dict) or not ({"problems", "document"} & found.keys()):
-        reason = f"its process ended with {code}"
-        raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason)
+    try:
+        found = ask("penstock.control.examine", [str(path)], path.parent, _PATIENCE)
+    except NoAnswer as reason:
+        raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason=reason) from None
+    if not ({"problems", "places"} & found.keys()):
+        raise PenstockError.of("EXAMINATION_FAILED", Location(shown), path=shown, reason="there is no answer in it")
     return found
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Also what it has started, which may outlive it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what may be secret: the code has no business with it before it runs."""
-    kept = {key: value for key, value in environment.items() if not _SECRET_ENVIRONMENT.match(key)}
-    if "PYTHONPATH" in kept:
-        kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in kept["PYTHONPATH"].split(os.pathsep))
-    return kept
 
 
 def _told(item: Mapping[str, Any], path: str, shown: str) -> Problem:

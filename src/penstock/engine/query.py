@@ -156,11 +156,12 @@ class RunningPipeline:
 
     @property
     def idle(self) -> bool:
-        """Whether it waits for data."""
+        """Whether it waits for data; a query that has not looked for any yet does not."""
         if self.query is None:
             return False
         status = self.query.status
-        return not status["isDataAvailable"] and not status["isTriggerActive"]
+        looked = not str(status["message"]).startswith("Initializing")
+        return looked and not status["isDataAvailable"] and not status["isTriggerActive"]
 
     @property
     def active(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from penstock.frontends.assemble import InvalidPipeline
 from penstock.frontends.load import load
 from penstock.graph.build import build, build_partly
 from penstock.graph.nodes import Graph
-from penstock.graph.validate import check
+from penstock.graph.validate import World, check
+from penstock.spec.location import PipelineFile
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,14 @@ class Examined:
 
 
 def examine(path: Path) -> Examined:
-    """All problems that show without Spark, and the graph of what is sound, for Spark to look at."""
+    """All problems of a file that show without Spark, and the graph of what is sound, for Spark to look at."""
+    return examined(lambda: load(path))
+
+
+def examined(read: Callable[[], PipelineFile], world: World = World.OPEN) -> Examined:
+    """The same for a pipeline that is read in any way, and with as much of the world as may be looked at."""
     try:
-        file, broken, problems = load(path), frozenset[str](), list[Problem]()
+        file, broken, problems = read(), frozenset[str](), list[Problem]()
     except InvalidPipeline as error:
         problems = list(error.problems)
         if error.sound is None:
@@ -35,16 +42,17 @@ def examine(path: Path) -> Examined:
     graph, found = build_partly(file, broken)
     whole = not problems and not found
     problems += found
-    problems += check(graph, whole=whole)
+    problems += [problem for problem in check(graph, world, whole=whole) if problem not in problems]
     if whole and not (file.pipeline.sources and file.pipeline.sinks):
-        problems += [Problem("PIPELINE_EMPTY", {"kind": "sources" if not file.pipeline.sources else "sinks"})]
+        missing = "sources" if not file.pipeline.sources else "sinks"
+        problems += [Problem("PIPELINE_EMPTY", {"kind": missing}, file.places.of("spec"))]
     return Examined(graph, tuple(problems))
 
 
-def load_checked(path: Path, *, outside: bool = True) -> Graph:
-    """The graph of a sound pipeline; raises everything that is wrong. `outside` includes paths and secrets."""
+def load_checked(path: Path, world: World = World.OPEN) -> Graph:
+    """The graph of a sound pipeline; raises everything that is wrong."""
     graph = build(load(path))
-    errors = [problem for problem in check(graph, outside=outside) if problem.severity is Severity.ERROR]
+    errors = [problem for problem in check(graph, world) if problem.severity is Severity.ERROR]
     if errors:
         raise PenstockError(errors)
     return graph

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
-from penstock.components.base import CheckContext, Component
+from penstock.components.base import CheckContext, Component, LookContext
 from penstock.components.base import Step as StepComponent
-from penstock.errors import Location, PenstockError, Problem, did_you_mean
+from penstock.errors import PenstockError, Problem, Severity, did_you_mean
 from penstock.graph.nodes import Graph
 from penstock.spec.location import Path_
 from penstock.spec.pipeline import LatePolicy, Source, Step
@@ -23,19 +24,30 @@ _RUN_BY_SPARK = "sql"
 """The step whose state Spark may keep, so that only the analysis of the query tells what becomes of late rows."""
 
 
-def check(graph: Graph, *, outside: bool = True, whole: bool = True) -> list[Problem]:
+class World(StrEnum):
+    """How much of what a pipeline names may be looked at: files, servers and the values of secrets."""
+
+    OPEN = "open"
+    """All of it, on the machine that will run it."""
+    STEPS = "steps"
+    """What steps name. Tests replace sources and sinks."""
+    CLOSED = "closed"
+    """Nothing: only what is written is checked, as by a server that must not be made to reach out."""
+
+
+def check(graph: Graph, world: World = World.OPEN, *, whole: bool = True) -> list[Problem]:
     """Errors and warnings beyond those of `build`, in the order of the file.
 
-    Without `outside`, sources and sinks are not asked whether what they name is there: tests replace them. A graph
-    that is not `whole` lacks broken nodes, so it cannot be told what is unused or unknown to tests.
+    A graph that is not `whole` lacks broken nodes, so it cannot be told what is unused or unknown to tests.
     """
     problems = [*_without_event_time(graph), *_late_not_supported(graph)]
     if whole:
         problems += [*_unused(graph), *_tests(graph)]
     for part in _parts(graph):
-        if outside or not part.outside:
-            # Several steps may name one sink for their late rows, and what is wrong with it is said once.
-            problems.extend(problem for problem in _component(graph, part) if problem not in problems)
+        seen = world is World.OPEN or (world is World.STEPS and not part.outside)
+        found = _seen(graph, part) if seen else _read(graph, part)
+        # Several steps may name one sink for their late rows, and what is wrong with it is said once.
+        problems.extend(problem for problem in found if problem not in problems)
     return sorted(problems, key=_order)
 
 
@@ -130,40 +142,79 @@ def _late_policies(graph: Graph) -> Iterator[tuple[Path_, LatePolicy]]:
             yield (*node.path, "late"), node.spec.late
 
 
-def _component(graph: Graph, part: _Part) -> Iterator[Problem]:
-    """Its own checks, made with the values of its secrets; they cannot be made while a secret is missing."""
-    values: dict[str, str] = {}
-    missing: list[Problem] = []
-    for path, text in texts(part.component.model_dump(by_alias=True)):
-        place = graph.file.places.of(*part.path, *path)
-        missing.extend(_look_up(text, place, values))
-    if missing:
+def _seen(graph: Graph, part: _Part) -> Iterator[Problem]:
+    """What is wrong with a component and what it names; without its secrets, what is wrong with what is written."""
+    secret, malformed = _references(graph, part)
+    values, missing = _look_up(graph, part, secret)
+    if malformed or missing:
+        yield from _read(graph, part)
         yield from missing
         return
-    for problem in _own_checks(graph, part):
-        place = problem.location or graph.file.places.of(*part.path, *problem.at)
-        yield Problem(problem.code, _hidden(problem.params, values), place)
+    for problem in _told(_with_a_look(with_secrets(part.component), part.node, graph)):
+        yield _placed(graph, part, replace(problem, params=_hidden(problem.params, values)))
 
 
-def _own_checks(graph: Graph, part: _Part) -> Iterator[Problem]:
+def _with_a_look(component: Component, node: str, graph: Graph) -> Iterator[Problem]:
+    written = list(component.check(CheckContext(node)))
+    yield from written
+    if not any(problem.severity is Severity.ERROR for problem in written):
+        yield from component.look(LookContext(node, graph.file.folder))
+
+
+def _read(graph: Graph, part: _Part) -> Iterator[Problem]:
+    """What is wrong with what is written, as far as it can be told without the values of secrets."""
+    secret, malformed = _references(graph, part)
+    yield from malformed
+    hidden = {path for path, found in secret.items() if found}
+    for problem in _told(part.component.check(CheckContext(part.node))):
+        if not any(_meets(problem.at, path) for path in hidden):
+            yield _placed(graph, part, problem)
+
+
+def _meets(at: Path_, path: Path_) -> bool:
+    """Whether one is the other or lies in it."""
+    return bool(at) and at[: len(path)] == path[: len(at)]
+
+
+def _told(problems: Iterator[Problem]) -> Iterator[Problem]:
     try:
-        yield from with_secrets(part.component).check(CheckContext(part.node, graph.file.folder))
+        yield from problems
     except PenstockError as error:
         yield from error.problems
 
 
-def _look_up(text: str, place: Location, values: dict[str, str]) -> Iterator[Problem]:
-    """Notes the values of a text's secrets, by reference; gives those that are not set."""
-    try:
-        found: list[SecretRef] = references(text)
-    except PenstockError as error:
-        yield from (Problem(problem.code, problem.params, place) for problem in error.problems)
-        return
-    for reference in dict.fromkeys(found):
+def _placed(graph: Graph, part: _Part, problem: Problem) -> Problem:
+    place = problem.location or graph.file.places.of(*part.path, *problem.at)
+    return Problem(problem.code, problem.params, place)
+
+
+_References = Mapping[Path_, list[SecretRef]]
+"""By where they stand inside a component."""
+
+
+def _references(graph: Graph, part: _Part) -> tuple[_References, list[Problem]]:
+    """The secrets that a component refers to, none where a reference cannot be read, which is told."""
+    found: dict[Path_, list[SecretRef]] = {}
+    malformed: list[Problem] = []
+    for path, text in texts(part.component.model_dump(by_alias=True)):
         try:
-            values[str(reference)] = reference.value()
+            found[path] = references(text)
         except PenstockError as error:
-            yield from (Problem(problem.code, problem.params, place) for problem in error.problems)
+            malformed += (_placed(graph, part, replace(problem, at=path)) for problem in error.problems)
+    return found, malformed
+
+
+def _look_up(graph: Graph, part: _Part, secret: _References) -> tuple[dict[str, str], list[Problem]]:
+    """The values of secrets by reference, and those that are not set."""
+    values: dict[str, str] = {}
+    missing: list[Problem] = []
+    for path, found in secret.items():
+        for reference in dict.fromkeys(found):
+            try:
+                values[str(reference)] = reference.value()
+            except PenstockError as error:
+                missing += (_placed(graph, part, replace(problem, at=path)) for problem in error.problems)
+    return values, missing
 
 
 def _hidden(params: Mapping[str, Any], values: dict[str, str]) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.engine.balance import Imbalance, imbalances
 from penstock.engine.checkpoint import last_committed, watermark
@@ -16,6 +17,7 @@ from penstock.graph.build import build
 from penstock.spec.location import PipelineFile
 
 Verdict = Literal["sealed", "open", "unbalanced"]
+COLUMNS = ("in", "dead", "filtered", "late", "corrections", "replayed", "out")
 
 
 @dataclass(frozen=True)
@@ -90,3 +92,49 @@ def read_ledger(file: PipelineFile, state: Path) -> Account:
         verdict: Verdict = "unbalanced" if wrong else "sealed" if entry.batch <= committed else "open"
         judged.append(Judged(entry, verdict, wrong))
     return Account(tuple(judged), ledger.totals())
+
+
+# --- for programs ----------------------------------------------------------------------------------------------
+
+
+def account_as_json(account: Account, last: int) -> dict[str, Any]:
+    """The newest batches and the totals of all."""
+    return {
+        "verdict": account.verdict,
+        "totals": _counts(account.totals),
+        "batches": [
+            {
+                "batch": judged.entry.batch,
+                "epoch": judged.entry.epoch,
+                "verdict": judged.verdict,
+                "problems": [str(item) for item in judged.imbalances],
+                **_counts(judged.entry),
+            }
+            for judged in account.batches[-last:]
+        ],
+    }
+
+
+def windows_as_json(found: Sequence[JudgedWindow]) -> list[dict[str, Any]]:
+    return [
+        {
+            "start": window.start.isoformat().replace("+00:00", "Z"),
+            "verdict": window.verdict,
+            "problems": [str(item) for item in window.imbalances],
+            **_counts(window.entry),
+        }
+        for window in found
+    ]
+
+
+def _counts(entry: BatchEntry) -> dict[str, Mapping[str, int]]:
+    parts = (
+        entry.rows_in,
+        entry.rows_dead,
+        entry.filtered,
+        entry.late,
+        entry.corrections,
+        entry.replayed,
+        entry.rows_out,
+    )
+    return dict(zip(COLUMNS, parts, strict=True))

@@ -166,7 +166,9 @@ def test_others_pipelines_do_not_exist_on_any_route(teams: Server) -> None:
             answer = limited.request(method, path)
             assert (answer.status_code, answer.json()["code"]) == (404, "PIPELINE_UNKNOWN"), route.path
             if method == "GET":
-                assert unlimited.request(method, path).status_code == 200, route.path
+                found = unlimited.request(method, path)
+                # What only a run leaves is not there yet, and that is told of pipelines that may be seen.
+                assert found.status_code == 200 or found.json()["code"] == "STATE_MISSING", route.path
 
 
 def test_lists_hold_only_what_may_be_seen(teams: Server) -> None:
@@ -221,8 +223,13 @@ def test_a_target_may_take_a_higher_role(tmp_path: Path) -> None:
 # --- the log of changes ------------------------------------------------------------------------------------
 
 
-def test_every_route_that_changes_something_is_in_the_audit_log(server: Server) -> None:
+def test_every_route_that_changes_something_is_in_the_audit_log(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     admin = server.client(Role.ADMIN)
+    server.services.folder.state("a").mkdir(parents=True)
+    replayed = {"answer": {"running": False, "dryRun": False, "nodes": []}}
+    monkeypatch.setattr("penstock.control.api.routes.rows.ask", lambda *_: replayed)
 
     def changed(method: str, path: str, content: Any = None) -> dict[str, Any]:
         before = len(admin.get("/api/v1/audit?limit=1000").json()["items"])
@@ -238,6 +245,7 @@ def test_every_route_that_changes_something_is_in_the_audit_log(server: Server) 
         ("POST", "/api/v1/apply", {"files": [{"path": "a.yaml", "text": yaml("a")}]}),
         ("POST", "/api/v1/pipelines/{name}/stop", None),
         ("POST", "/api/v1/pipelines/{name}/start", None),
+        ("POST", "/api/v1/pipelines/{name}/replay", {"what": "dead"}),
         ("DELETE", "/api/v1/pipelines/{name}", None),
         ("POST", "/api/v1/targets/{name}/reclaim", None),
         ("DELETE", "/api/v1/targets/{name}/reclaim", None),

@@ -203,7 +203,7 @@ def test_checking_a_file_reaches_out_to_nobody(server: Server) -> None:
         sources = (
             f"{{sql_poll: {{url: 'postgresql://u:${{secret:env/PW}}@127.0.0.1:{port}/x', table: t, order: id}}}}",
             f"{{kafka: {{bootstrap: '127.0.0.1:{port}', topic: t}}, format: {{text: {{}}}}}}",
-            f"{{files: {{path: s3a://b/x, s3: {{endpoint: 'http://127.0.0.1:{port}'}}}}, format: {{text: {{}}}}}}",
+            f"{{files: {{path: s3a://bucket/x, s3: {{endpoint: 'http://127.0.0.1:{port}'}}}}, format: {{text: {{}}}}}}",
             "{files: {path: not-there}, format: {text: {}}}",
         )
         for source in sources:

@@ -101,7 +101,7 @@ def test_a_long_trigger_or_long_batches_are_no_stall() -> None:
 
 def test_the_first_batch_may_take_longer() -> None:
     trail = followed(*((at, status(at), ()) for at in range(200)))
-    assert judge(trail, after(200)).state == "RUNNING"
+    assert judge(trail, after(200)).state == "STARTING"
     trail = followed(*((at, status(at), ()) for at in range(400)))
     assert judge(trail, after(400)).state == "STALLED"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from penstock.components.base import PLACE, CheckContext, Format, ReadContext, resolve_path
+from penstock.components.base import PLACE, CheckContext, Format, LookContext, ReadContext, resolve_path
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 
@@ -41,7 +41,7 @@ class Avro(Format):
 kafka: {bootstrap: "localhost:9092", topic: views}
 format:
   avro:
-    schema: {type: record, name: View, fields: [{name: id, type: string}, {name: ms, type: [null, long]}]}
+    schema: {type: record, name: View, fields: [{name: id, type: string}, {name: ms, type: ["null", long]}]}
     framing: confluent
 """
 
@@ -60,27 +60,42 @@ format:
     def check(self, context: CheckContext) -> Iterator[Problem]:
         from penstock.components.shared.avro_records import BadSchema, record_of
 
-        key = "schemaFile" if self.schema_file is not None else "schema"
-        where = f"`avro.{key}` of '{context.node}'"
-        if self.avro_schema is not None and self.schema_file is not None:
-            reason = "the schema is given twice"
-            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason}, at=(key,))
+        text = self._written()
+        if text is None:
             return
-        if self.schema_file is not None and not Path(resolve_path(context.folder, self.schema_file)).is_file():
-            path = resolve_path(context.folder, self.schema_file)
-            yield Problem("PATH_NOT_FOUND", {"where": where, "path": path}, at=(key,))
+        if self.schema_file is not None:
+            params = {"where": f"`avro.schemaFile` of '{context.node}'", "reason": "the schema is given twice"}
+            yield Problem("SPEC_BAD_VALUE", params, at=("schemaFile",))
             return
         try:
-            text = self._text(context.folder)
-            if text is not None:
-                record_of(text)
+            record_of(text)
+        except BadSchema as error:
+            where = f"`avro.schema` of '{context.node}'"
+            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": error}, at=("schema",))
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
+        from penstock.components.shared.avro_records import BadSchema, record_of
+
+        if self.schema_file is None:
+            return
+        path = Path(resolve_path(context.folder, self.schema_file))
+        where = f"`avro.schemaFile` of '{context.node}'"
+        if not path.is_file():
+            yield Problem("PATH_NOT_FOUND", {"where": where, "path": path}, at=("schemaFile",))
+            return
+        try:
+            record_of(path.read_text("utf-8"))
         except (BadSchema, OSError, UnicodeDecodeError) as error:
-            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": error}, at=(key,))
+            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": error}, at=("schemaFile",))
 
     def _text(self, folder: Path) -> str | None:
         """The schema as JSON."""
         if self.schema_file is not None:
             return Path(resolve_path(folder, self.schema_file)).read_text("utf-8")
+        return self._written()
+
+    def _written(self) -> str | None:
+        """The schema that stands in the pipeline file, as JSON."""
         return json.dumps(self.avro_schema) if isinstance(self.avro_schema, dict) else self.avro_schema
 
     # --- messages ----------------------------------------------------------------------------------------

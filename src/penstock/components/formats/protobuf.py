@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from penstock.components.base import CheckContext, Format, ReadContext, resolve_path
+from penstock.components.base import Format, LookContext, ReadContext, resolve_path
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 
@@ -49,7 +49,7 @@ format: {protobuf: {descriptors: ./views.desc, message: shop.View}}
         "looked up.",
     )
 
-    def check(self, context: CheckContext) -> Iterator[Problem]:
+    def look(self, context: LookContext) -> Iterator[Problem]:
         from penstock.components.shared.protobuf_messages import BadDescriptors, message_type
 
         path = Path(resolve_path(context.folder, self.descriptors))

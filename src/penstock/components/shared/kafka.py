@@ -37,25 +37,26 @@ class Security(Config):
     def protocol(self) -> str:
         return f"{'SASL_' if self.username else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
 
-    def problems(self, folder: Path) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Problem]:
+        """What does not go together."""
         where = "security of kafka"
         if (self.username is None) != (self.password is None):
             missing = "password" if self.password is None else "username"
             params = {"key": missing, "where": where, "advice": "A login has both a name and a password."}
-            yield Problem("SPEC_MISSING_KEY", params, at=("security",))
+            yield Problem("SPEC_MISSING_KEY", params, at=("security", missing))
         if not self.tls and (self.ca or self.certificate or self.certificate_key):
             reason = "certificates are of no use without encryption"
-            yield Problem(
-                "SPEC_BAD_VALUE", {"where": where, "reason": f"{reason}; write `tls: true`"}, at=("security",)
-            )
+            params = {"where": where, "reason": f"{reason}; write `tls: true`"}
+            yield Problem("SPEC_BAD_VALUE", params, at=("security", "tls"))
         if (self.certificate is None) != (self.certificate_key is None):
             missing = "certificate" if self.certificate is None else "certificateKey"
             params = {"key": missing, "where": where, "advice": "A certificate goes with its key."}
-            yield Problem("SPEC_MISSING_KEY", params, at=("security",))
-        for name in ("ca", "certificate", "certificate_key"):
-            path = getattr(self, name)
+            yield Problem("SPEC_MISSING_KEY", params, at=("security", missing))
+
+    def missing_files(self, folder: Path) -> Iterator[Problem]:
+        for key, path in (("ca", self.ca), ("certificate", self.certificate), ("certificateKey", self.certificate_key)):
             if path is not None and not Path(resolve_path(folder, path)).is_file():
-                yield Problem("PATH_NOT_FOUND", {"where": where, "path": path}, at=("security",))
+                yield Problem("PATH_NOT_FOUND", {"where": "security of kafka", "path": path}, at=("security", key))
 
     def for_c(self, folder: Path) -> dict[str, str]:
         """As the client takes it."""

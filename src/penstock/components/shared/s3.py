@@ -52,7 +52,7 @@ class S3(Config):
         if self != S3() and not is_s3(path):
             reason = f"{path} is no place in an object store"
             advice = "Leave `s3` out, or write the path as s3a://bucket/folder."
-            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice}, at=("s3",))
+            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice}, at=("path",))
         elif is_s3(path) and not _BUCKET.match(path):
             reason = f"{path} does not name a bucket"
             advice = "Write s3a://bucket/folder; a bucket has lower-case letters, digits, dots and dashes."
@@ -63,7 +63,7 @@ class S3(Config):
         if (self.access_key is None) != (self.secret_key is None):
             missing = "accessKey" if self.access_key is None else "secretKey"
             params = {"key": missing, "where": where, "advice": "A key goes with its secret."}
-            yield Problem("SPEC_MISSING_KEY", params, at=("s3",))
+            yield Problem("SPEC_MISSING_KEY", params, at=("s3", missing))
 
 
 def is_s3(path: str) -> bool:

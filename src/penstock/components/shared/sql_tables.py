@@ -67,12 +67,9 @@ class ReadTable:
         return [column.name for column in self.columns]
 
 
-def url_problems(url: str, folder: Path, where: str) -> Iterator[Problem]:
+def url_problems(url: str, where: str) -> Iterator[Problem]:
     """What is wrong with the URL of a database, which may hold values of secrets."""
     if url.startswith(SQLITE):
-        file = _file(url, folder)
-        if not Path(file).is_file():
-            yield Problem("PATH_NOT_FOUND", {"where": where, "path": file}, at=("url",))
         return
     server = _server(url)
     if server is None:
@@ -81,6 +78,11 @@ def url_problems(url: str, folder: Path, where: str) -> Iterator[Problem]:
         yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice}, at=("url",))
     else:
         yield from server.url_problems(url, where)
+
+
+def file_at(url: str, folder: Path) -> Path | None:
+    """The file that holds the database, if one does."""
+    return Path(_file(url, folder)) if url.startswith(SQLITE) else None
 
 
 def database_at(url: str, folder: Path) -> Database:

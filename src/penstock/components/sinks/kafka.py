@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.base import Batch, CheckContext, LookContext, Sink, SinkContext, SinkWriter, resolve_path
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kafka import (
     NUMBER,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from penstock.components.shared.message_values import Encoder
 
+_NEEDED = {"avro": ("schema_file",), "protobuf": ("descriptors", "message")}
+"""What a format of values cannot do without."""
 _OPTIONS = {
     "batch.size": NUMBER,
     "client.id": WORD,
@@ -108,35 +110,36 @@ kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {
     # --- before a run ------------------------------------------------------------------------------------
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
-        wrong = [
-            *address_problems(self.bootstrap),
-            *self._encoding_problems(context),
-            *self.security.problems(context.folder),
-            *option_problems(self.options, _OPTIONS),
-        ]
-        yield from wrong
-        if not wrong:
-            topics = topics_at(self.bootstrap, self.security, context.folder, context.node)
-            if self.topic not in topics:
-                visible = [name for name in topics if not name.startswith("__")]
-                params = {"node": context.node, "topic": self.topic, "bootstrap": self.bootstrap}
-                suggestion = did_you_mean(self.topic, visible) or "Create it first."
-                yield Problem("KAFKA_TOPIC_MISSING", {**params, "suggestion": suggestion}, at=("topic",))
-
-    def _encoding_problems(self, context: CheckContext) -> Iterator[Problem]:
+        yield from address_problems(self.bootstrap)
         where = f"kafka of '{context.node}'"
         if self.delete is not None and not self.key:
             yield Problem("SPEC_MISSING_KEY", {"key": "key", "where": where, "advice": "`delete` goes with a `key`."})
-        needed = {"avro": ("schema_file",), "protobuf": ("descriptors", "message")}.get(self.format, ())
-        missing = [name for name in needed if getattr(self, name) is None]
-        for name in missing:
-            key = "schemaFile" if name == "schema_file" else name
-            yield Problem("SPEC_MISSING_KEY", {"key": key, "where": where, "advice": f"`{self.format}` needs it."})
-        if needed and not missing:
-            try:
-                self._encoder(context.folder)
-            except (OSError, ValueError) as error:
-                yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": error}, at=("format",))
+        for name in _NEEDED.get(self.format, ()):
+            if getattr(self, name) is None:
+                key = "schemaFile" if name == "schema_file" else name
+                yield Problem("SPEC_MISSING_KEY", {"key": key, "where": where, "advice": f"`{self.format}` needs it."})
+        yield from self.security.problems()
+        yield from option_problems(self.options, _OPTIONS)
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
+        missing = [*self._encoding_problems(context), *self.security.missing_files(context.folder)]
+        yield from missing or self._missing_topic(context)
+
+    def _missing_topic(self, context: LookContext) -> Iterator[Problem]:
+        topics = topics_at(self.bootstrap, self.security, context.folder, context.node)
+        if self.topic not in topics:
+            visible = [name for name in topics if not name.startswith("__")]
+            params = {"node": context.node, "topic": self.topic, "bootstrap": self.bootstrap}
+            suggestion = did_you_mean(self.topic, visible) or "Create it first."
+            yield Problem("KAFKA_TOPIC_MISSING", {**params, "suggestion": suggestion}, at=("topic",))
+
+    def _encoding_problems(self, context: LookContext) -> Iterator[Problem]:
+        if self.format not in _NEEDED:
+            return
+        try:
+            self._encoder(context.folder)
+        except (OSError, ValueError) as error:
+            yield Problem("SPEC_BAD_VALUE", {"where": f"kafka of '{context.node}'", "reason": error}, at=("format",))
 
     def _encoder(self, folder: Path) -> Encoder:
         """How values are written; raises ValueError or OSError if its schema is no good."""

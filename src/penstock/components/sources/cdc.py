@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from penstock.components.base import RAW, Backlog, CheckContext, ReadContext, Source
+from penstock.components.base import RAW, Backlog, CheckContext, LookContext, ReadContext, Source
 from penstock.components.shared.debezium_format import KEY, Changes, Part, Unit
 from penstock.components.sources.files import Files
 from penstock.components.sources.kafka import Kafka
@@ -95,9 +95,13 @@ eventTime: {column: ts, maxDelay: 1 minute}
             for name in set(self.units) - set(self.table_schema.names):
                 reason = f"'{name}' is no column of the schema"
                 yield Problem("SPEC_BAD_VALUE", {"where": f"`units` of {where}", "reason": reason}, at=("units",))
-        inner = self._inner
-        for problem in inner.check(context):
-            yield replace(problem, at=(inner.name, *problem.at))
+        yield from self._inside(self._inner.check(context))
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
+        yield from self._inside(self._inner.look(context))
+
+    def _inside(self, problems: Iterator[Problem]) -> Iterator[Problem]:
+        return (replace(problem, at=(self._inner.name, *problem.at)) for problem in problems)
 
     @property
     def _inner(self) -> Kafka | Files:

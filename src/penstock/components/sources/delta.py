@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from penstock.components.base import CheckContext, ReadContext, Source, resolve_path
+from penstock.components.base import CheckContext, LookContext, ReadContext, Source, resolve_path
 from penstock.components.shared.delta_log import LOG
 from penstock.components.shared.delta_table import located, path_problems, telling
 from penstock.components.shared.s3 import REACHED, S3, S3Failed
@@ -62,6 +62,8 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         if isinstance(self.starting_version, int) and self.starting_version < 0:
             params = {"where": f"startingVersion of '{context.node}'", "reason": "versions count from 0"}
             yield Problem("SPEC_BAD_VALUE", params, at=("startingVersion",))
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
         path = resolve_path(context.folder, self.path)
         if "://" not in path and not Path(path, LOG).is_dir():
             yield Problem("PATH_NOT_FOUND", {"where": f"the Delta table of source '{context.node}'", "path": path})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from penstock.components.base import RAW, Backlog, CheckContext, Format, ReadContext, Source, resolve_path
+from penstock.components.base import RAW, Backlog, CheckContext, Format, LookContext, ReadContext, Source, resolve_path
 from penstock.components.shared.s3 import REACHED, S3, S3Failed, is_s3
 from penstock.components.shared.storage import storage
 from penstock.errors import PenstockError, Problem
@@ -52,6 +52,8 @@ eventTime: {column: ts, maxDelay: 10 seconds}
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         yield from self.s3.problems(self.path, context.node)
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
         path = resolve_path(context.folder, self.path)
         if "://" not in path and not glob.glob(path, recursive=True):
             yield Problem("PATH_NOT_FOUND", {"where": f"path of source '{context.node}'", "path": path})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from penstock.components.base import PLACE, RAW, Backlog, CheckContext, ReadContext, Source
+from penstock.components.base import PLACE, RAW, Backlog, CheckContext, LookContext, ReadContext, Source
 from penstock.components.shared.kafka import (
     NUMBER,
     WORD,
@@ -101,16 +101,15 @@ eventTime: {column: ts, maxDelay: 10 seconds}
     # --- before a run ------------------------------------------------------------------------------------
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
-        wrong = [
-            *address_problems(self.bootstrap),
-            *self._topic_problems(context.node),
-            *self._offset_problems(context.node),
-            *self.security.problems(context.folder),
-            *option_problems(self.options, _OPTIONS),
-        ]
-        yield from wrong
-        if not wrong:
-            yield from self._missing_topics(context)
+        yield from address_problems(self.bootstrap)
+        yield from self._topic_problems(context.node)
+        yield from self._offset_problems(context.node)
+        yield from self.security.problems()
+        yield from option_problems(self.options, _OPTIONS)
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
+        missing = list(self.security.missing_files(context.folder))
+        yield from missing or self._missing_topics(context)
 
     def _topic_problems(self, node: str) -> Iterator[Problem]:
         where = f"kafka of '{node}'"
@@ -135,7 +134,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
             yield Problem("SPEC_BAD_VALUE", {"where": f"kafka of '{node}'", "reason": f"startingOffsets: {error}"},
                           at=("startingOffsets",))  # fmt: skip
 
-    def _missing_topics(self, context: CheckContext) -> Iterator[Problem]:
+    def _missing_topics(self, context: LookContext) -> Iterator[Problem]:
         found = topics_at(self.bootstrap, self.security, context.folder, context.node)
         if self.topic_pattern is not None:
             if not any(re.fullmatch(self.topic_pattern, name) for name in found):

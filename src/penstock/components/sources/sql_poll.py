@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.components.base import RAW, Backlog, CheckContext, ReadContext, Source
+from penstock.components.base import RAW, Backlog, CheckContext, LookContext, ReadContext, Source
 from penstock.components.shared.malformed import unreadable_fields
 from penstock.components.shared.sql_database import Database, Fault
 from penstock.components.shared.sql_server import NAMES, REFERENCE
@@ -15,6 +15,7 @@ from penstock.components.shared.sql_tables import (
     ReadTable,
     database_at,
     described,
+    file_at,
     opened,
     tables,
     url_problems,
@@ -97,13 +98,17 @@ eventTime: {column: updated_at, maxDelay: 1 minute}
     # --- before a run ------------------------------------------------------------------------------------
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
-        wrong = list(url_problems(self.url, context.folder, f"`sql_poll.url` of source '{context.node}'"))
+        yield from url_problems(self.url, f"`sql_poll.url` of source '{context.node}'")
         if not self._order or len(set(self._order)) < len(self._order):
             where = f"`sql_poll.order` of '{context.node}'"
-            wrong.append(Problem("SPEC_BAD_VALUE", {"where": where, "reason": "name one column, or several different "
-                                                    "ones"}, at=("order",)))  # fmt: skip
-        yield from wrong
-        if wrong:
+            reason = "name one column, or several different ones"
+            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason}, at=("order",))
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
+        file = file_at(self.url, context.folder)
+        if file is not None and not file.is_file():
+            where = f"`sql_poll.url` of source '{context.node}'"
+            yield Problem("PATH_NOT_FOUND", {"where": where, "path": file}, at=("url",))
             return
         table = self._described(context.node, context.folder)
         yield from self._problems(context.node, table)

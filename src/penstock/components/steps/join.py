@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from penstock.components.base import Carried, CheckContext, KernelInput, Step, StepContext, resolve_path
+from penstock.components.base import Carried, CheckContext, KernelInput, LookContext, Step, StepContext, resolve_path
 from penstock.components.shared.kernel_inputs import arrow_schema, key_column, need_columns, time_column
 from penstock.components.shared.two_sides import on_pairs, right_names, same_types, two_sides
 from penstock.errors import PenstockError, Problem
@@ -83,8 +83,8 @@ join: {with: payments, on: [order_id], how: left, within: [0 seconds, 10 minutes
     def check(self, context: CheckContext) -> Iterator[Problem]:
         where = f"join of '{context.node}'"
 
-        def bad(reason: str, advice: str = "") -> Problem:
-            return Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice})
+        def bad(reason: str, advice: str = "", at: tuple[str, ...] = ()) -> Problem:
+            return Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice}, at=at)
 
         if (self.other is None) == (self.table is None):
             advice = "Name a source or step under `with`, or a file under `table`."
@@ -92,23 +92,23 @@ join: {with: payments, on: [order_id], how: left, within: [0 seconds, 10 minutes
         if self.other is not None and self.within is None:
             yield bad("`within` is missing", "Say how far apart the rows may be: `within: [0 seconds, 10 minutes]`.")
         if self.within is not None:
-            yield from (bad(reason) for reason in _wrong_bounds(self.within))
-        if self.table is not None:
-            yield from self._check_table(self.table, context)
-
-    def _check_table(self, table: TableFile, context: CheckContext) -> Iterator[Problem]:
-        where = f"join of '{context.node}'"
+            yield from (bad(reason, at=("within",)) for reason in _wrong_bounds(self.within))
+        if self.table is None:
+            return
         if self.within is not None:
-            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": "`within` does not go with `table`"})
+            yield bad("`within` does not go with `table`")
         if self.how not in ("inner", "left"):
-            reason = f"`how: {self.how}` does not go with `table`: its rows would leave again in every batch"
-            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason})
-        path = Path(resolve_path(context.folder, table.path))
+            yield bad(f"`how: {self.how}` does not go with `table`: its rows would leave again in every batch")
+        if self.table.kind is None:
+            yield bad(f"cannot tell the format of {self.table.path}", "Write `format: csv`.", at=("table", "path"))
+
+    def look(self, context: LookContext) -> Iterator[Problem]:
+        if self.table is None:
+            return
+        path = Path(resolve_path(context.folder, self.table.path))
         if not path.exists():
-            yield Problem("PATH_NOT_FOUND", {"where": f"the table of '{context.node}'", "path": path})
-        elif table.kind is None:
-            reason = f"cannot tell the format of {table.path}"
-            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": "Write `format: csv`."})
+            params = {"where": f"the table of '{context.node}'", "path": path}
+            yield Problem("PATH_NOT_FOUND", params, at=("table", "path"))
 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         """The join with a table, which Spark does itself."""

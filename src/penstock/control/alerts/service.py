@@ -31,8 +31,10 @@ class AlertService:
         seen: Callable[[], list[Seen]],
         channels: Mapping[str, Channel],
         now: Callable[[], dt.datetime],
+        acts: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
+        self._acts = acts
         self._seen = seen
         self._now = now
         self._alerting = AlertingStore(store)
@@ -48,8 +50,9 @@ class AlertService:
         """Looks until `end` is called. A look that fails is not the last one."""
         while not self._over.is_set():
             try:
-                self.look()
-                self._courier.deliver()
+                if self._acts():
+                    self.look()
+                    self._courier.deliver()
                 self.trouble = None
             except PenstockError as error:
                 self.trouble = hide(error.problems[0].message)

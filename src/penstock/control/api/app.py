@@ -25,6 +25,7 @@ from penstock.control.api.routes import (
     login,
     pipelines,
     reference,
+    rows,
     targets,
 )
 from penstock.control.api.services import Services
@@ -51,7 +52,7 @@ def create_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     app.state.streams = 0
-    guarded = (pipelines, apply, history, live, alerts, access, targets, reference)
+    guarded = (pipelines, rows, apply, history, live, alerts, access, targets, reference)
     for router in (*(part.router for part in guarded), health.router, health.guarded, login.router, login.guarded):
         app.router.routes.extend(router.routes)
     problems.install(app)

@@ -103,6 +103,8 @@ def _silence(trail: Trail, now: dt.datetime) -> Health | None:
 
 def _start(trail: Trail, now: dt.datetime) -> Health | None:
     status = trail.status
+    if status is not None and status.phase == "running" and status.last_batch is None and not status.batches:
+        return Health("STARTING", "its first batch has not finished yet") if now - trail.first < STARTING else None
     if status is not None and (status.phase not in _STARTING_PHASES or status.last_batch is not None):
         return None
     took = now - trail.first

@@ -31,6 +31,7 @@ from penstock.control.supervisor.ports import (
     Failover,
     Failure,
     Folders,
+    Lease,
     Run,
     RunOutcome,
     Snapshot,
@@ -103,6 +104,8 @@ class Tick:
 
     now: dt.datetime
     snapshot: Snapshot
+    acting: bool = True
+    """Whether anything may be decided; otherwise it is only looked."""
     changes: Changes = field(default_factory=Changes)
     acts: list[Callable[[], None]] = field(default_factory=list)
     cursors: dict[str, Cursor] = field(default_factory=dict)
@@ -123,6 +126,7 @@ class Supervisor:
         base: Path,
         processes: Processes | None = None,
         listening: Listening | None = None,
+        lease: Lease | None = None,
         now: Clock = wall,
         steady: Clock | None = None,
     ) -> None:
@@ -133,6 +137,8 @@ class Supervisor:
         """Where relative paths of pipelines start."""
         self.processes = processes or Processes()
         self.listening = listening
+        self.lease = lease
+        """The right to act for the store's pipelines; without one it is not in question."""
         self.now = now
         self.steady = steady or steady_clock()
         self.known = Snapshot()
@@ -185,9 +191,13 @@ class Supervisor:
     def tick(self) -> None:
         now = self.now()
         self.processes.collect()
-        if not self._load(now):
+        acts = self._may_act()
+        if self.lease is not None and self.lease.taken:
+            self._stand_back(now)
             return
-        tick = Tick(now, self.known)
+        if not self._load(now, acts=acts):
+            return
+        tick = Tick(now, self.known, acts)
         self._hear(tick)
         runs = _by_pipeline(self.known.runs)
         for wanted in self.known.pipelines:
@@ -198,12 +208,28 @@ class Supervisor:
                 self._note_trouble(tick, wanted, error)
         self._save(tick)
         self._forget()
-        for act in tick.acts:
-            act()
+        # The tick may have taken long.
+        if tick.acts and self._may_act():
+            for act in tick.acts:
+                act()
         self.last_tick = now
 
-    def _load(self, now: dt.datetime) -> bool:
-        """Brings what is known up to date; False if nothing is known yet."""
+    def _may_act(self) -> bool:
+        return self.lease is None or self.lease.held()
+
+    def _stand_back(self, now: dt.datetime) -> None:
+        """Another server decides now: what is not noted yet is no longer for this one to note."""
+        self._pending, self._loaded = Changes(), False
+        self._watched, self._live = {}, {}
+        self.last_tick = now
+
+    def _load(self, now: dt.datetime, *, acts: bool) -> bool:
+        """Brings what is known up to date; False if nothing is known yet.
+
+        While it is not sure that nobody else acts, what has happened waits to be noted, and what is known stays.
+        """
+        if not acts:
+            return self._loaded
         try:
             if self._pending:
                 self.store.save(self._pending)
@@ -225,7 +251,7 @@ class Supervisor:
         self.known = after(self.known, tick.changes)
         if not tick.changes:
             return
-        if self._pending or self.store_down is not None:
+        if self._pending or self.store_down is not None or not tick.acting:
             self._keep(tick.changes)
             return
         try:
@@ -304,9 +330,10 @@ class Supervisor:
         order = (target, *self.targets().get(target, Target()).failover)
         notices = tuple(self.known.notices)
         case = Case(wanted, run, judged, silent, adopted, past, order, self.targets().keys(), notices)
-        decision = decide(case, tick.now)
+        decision = decide(case, tick.now) if tick.acting else _only_seen(wanted, judged)
         run = self._carry_out(tick, wanted, run, past, decision)
-        self._note_state(tick, wanted, run, past, decision)
+        if tick.acting:
+            self._note_state(tick, wanted, run, past, decision)
         shown = judged if judged is not None and decision.state == judged.state else None
         self._live[wanted.name] = Live(wanted.name, shown or Health(decision.state, decision.reason), run, status)
 
@@ -492,6 +519,13 @@ def _calm(watched: Watched, now: dt.datetime, *, stopping: bool) -> Health:
         watched.shown, watched.other_since = found, None
         return found
     return shown
+
+
+def _only_seen(wanted: Wanted, judged: Health | None) -> Decision:
+    """How a pipeline is, with nothing to be done about it."""
+    if judged is None:
+        return Decision("nothing", wanted.state_reason, wanted.state)
+    return Decision("nothing", judged.evidence, judged.state)
 
 
 def _trouble(error: Exception, now: dt.datetime, pipeline: str | None = None) -> Event:

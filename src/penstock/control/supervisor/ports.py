@@ -201,6 +201,23 @@ class Store(Protocol):
         """Notes all of it or nothing, in one transaction. States change only pipelines that still exist."""
 
 
+class Lease(Protocol):
+    """The right of this server, and no other, to act for the pipelines of a store."""
+
+    trouble: str | None
+    """Why this server must not act, when it was last asked."""
+    taken: bool
+    """Whether another server has the right, when it was last asked."""
+
+    def take(self) -> None:
+        """Raises STORE_IN_USE if another server has it, and STORE_DOWN if the store does not answer."""
+
+    def held(self) -> bool:
+        """Whether this server has it now; one that was lost is taken again if nobody else has it."""
+
+    def close(self) -> None: ...
+
+
 def after(snapshot: Snapshot, changes: Changes) -> Snapshot:
     """The snapshot as it is once the changes have been noted."""
     runs = {**{run.id: run for run in snapshot.runs}, **changes.runs}

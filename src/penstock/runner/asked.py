@@ -1,0 +1,81 @@
+"""Run as a process of its own: answers what a server asks about the state of a pipeline, as JSON.
+
+The question comes on standard input, with the pipeline as a document, so that no code of its author runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.frontends.assemble import assemble
+from penstock.runner.ledger import account_as_json, read_ledger, read_windows, windows_as_json
+from penstock.runner.replay import ReplayResult, replay_dead, replay_late
+from penstock.runner.set_aside import dead_letters, late_rows
+from penstock.spec.location import PipelineFile, Places
+
+
+def _ledger(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
+    return account_as_json(read_ledger(file, state), asked["last"])
+
+
+def _windows(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
+    return windows_as_json(read_windows(file, state)[-asked["last"] :])
+
+
+def _dead(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
+    return dead_letters(file, state, asked["last"])
+
+
+def _late(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
+    return late_rows(file, state, asked["last"])
+
+
+def _replay_dead(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
+    return _replayed(replay_dead(file, state, asked["node"], dry_run=asked["dry_run"]), asked)
+
+
+def _replay_late(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
+    return _replayed(replay_late(file, state, asked["node"], dry_run=asked["dry_run"]), asked)
+
+
+def _replayed(result: ReplayResult, asked: Mapping[str, Any]) -> Any:
+    nodes = [{"node": item.step, "rows": item.rows, "tooOld": item.too_old} for item in result.steps]
+    return {"running": result.running, "dryRun": asked["dry_run"], "nodes": nodes}
+
+
+_VERBS: Mapping[str, Callable[[PipelineFile, Path, Mapping[str, Any]], Any]] = {
+    "ledger": _ledger,
+    "windows": _windows,
+    "dead": _dead,
+    "late": _late,
+    "replay_dead": _replay_dead,
+    "replay_late": _replay_late,
+}
+
+
+def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+    places = Places(asked["name"])
+    try:
+        file = PipelineFile(assemble(asked["document"], places), places, Path(asked["name"]))
+        return {"answer": _VERBS[asked["verb"]](file, Path(asked["state"]), asked)}
+    except PenstockError as error:
+        return {"problems": [problem.as_dict() for problem in error.problems]}
+
+
+def main() -> None:
+    # What libraries print is not the answer.
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    found = json.dumps(answer(json.load(sys.stdin)), default=str)
+    with os.fdopen(stdout, "w", encoding="utf-8") as out:
+        out.write(found)
+
+
+if __name__ == "__main__":
+    main()
