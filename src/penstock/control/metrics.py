@@ -17,7 +17,7 @@ from penstock.control.samples import Seen, seen, seen_by_supervisor
 from penstock.control.store.alerting import AlertingStore
 from penstock.control.store.database import Store
 from penstock.control.store.pipelines import Labels
-from penstock.control.supervisor.loop import Live
+from penstock.control.supervisor.watched import Live
 from penstock.errors import PenstockError
 from penstock.reports.values import RunStatus
 from penstock.spec.conditions import HEALTH

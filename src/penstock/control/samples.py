@@ -11,7 +11,7 @@ from penstock.control.alerts.measure import RECENT_ROWS, RECENT_TROUBLE, Sample
 from penstock.control.store import pipelines
 from penstock.control.store.database import Store
 from penstock.control.store.recent import Recent, recent
-from penstock.control.supervisor.loop import Live
+from penstock.control.supervisor.watched import Live
 
 
 @dataclass(frozen=True)

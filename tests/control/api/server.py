@@ -24,8 +24,8 @@ from penstock.control.config import ServerConfig
 from penstock.control.files import DataFolder
 from penstock.control.store import access
 from penstock.control.store.database import Store
-from penstock.control.supervisor.loop import Live
 from penstock.control.supervisor.ports import Notice
+from penstock.control.supervisor.watched import Live
 
 T0 = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
 

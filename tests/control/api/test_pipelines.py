@@ -20,8 +20,8 @@ from penstock.control.store.database import Store
 from penstock.control.store.history import BatchNumbers
 from penstock.control.store.supervision import SupervisorStore
 from penstock.control.supervisor.health import Health
-from penstock.control.supervisor.loop import Live
 from penstock.control.supervisor.ports import Failure, Run, StateChange
+from penstock.control.supervisor.watched import Live
 from penstock.errors import PenstockError, Problem
 from penstock.reports.values import BacklogReport, RunStatus
 

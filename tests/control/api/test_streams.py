@@ -20,8 +20,8 @@ from penstock.control.auth.tokens import digest
 from penstock.control.config import Limits, ServerConfig
 from penstock.control.store import access, history, runs
 from penstock.control.supervisor.health import Health
-from penstock.control.supervisor.loop import Live
 from penstock.control.supervisor.ports import Run
+from penstock.control.supervisor.watched import Live
 from penstock.reports.folder import RunFolder
 from penstock.reports.values import Executor
 from penstock.runner.logs import RunLog

@@ -14,8 +14,8 @@ from penstock.control.store.alerting import AlertingStore
 from penstock.control.store.database import Store
 from penstock.control.store.recent import Recent, recent
 from penstock.control.supervisor.health import Health
-from penstock.control.supervisor.loop import Live
 from penstock.control.supervisor.ports import Run, RunOutcome, State
+from penstock.control.supervisor.watched import Live
 from penstock.reports.values import BatchLine, RunStatus
 
 NOW = T0 + dt.timedelta(days=1)

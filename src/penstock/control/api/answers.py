@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from penstock.control.store.pages import LARGEST, Page
 from penstock.control.store.pipelines import Pipeline
-from penstock.control.supervisor.loop import Live
+from penstock.control.supervisor.watched import Live
 from penstock.reports.codec import plain
 from penstock.reports.values import RunStatus
 

@@ -16,8 +16,8 @@ from penstock.control.config import ServerConfig
 from penstock.control.files import DataFolder
 from penstock.control.policy import Policy
 from penstock.control.store.database import Store
-from penstock.control.supervisor.loop import Live
 from penstock.control.supervisor.ports import Notice
+from penstock.control.supervisor.watched import Live
 
 _KEPT_SECONDS = 1.0
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.control.supervisor import decide as decisions
 from penstock.control.supervisor import failover, health
 from penstock.control.supervisor.act import Processes, remove_old_runs
 from penstock.control.supervisor.decide import Case, Decision, decide
-from penstock.control.supervisor.health import Health, Trail
+from penstock.control.supervisor.endings import ended_how, settled
+from penstock.control.supervisor.health import Health
 from penstock.control.supervisor.notices.base import Listening
 from penstock.control.supervisor.observe import Observation, observe
 from penstock.control.supervisor.ports import (
@@ -33,7 +33,6 @@ from penstock.control.supervisor.ports import (
     Folders,
     Lease,
     Run,
-    RunOutcome,
     Snapshot,
     StateChange,
     Store,
@@ -41,21 +40,19 @@ from penstock.control.supervisor.ports import (
     Wanted,
     after,
 )
+from penstock.control.supervisor.watched import Live, Watched, calm, lasted
 from penstock.errors import PenstockError
 from penstock.reports.folder import Cursor, RunFolder
-from penstock.reports.values import RunOrder, RunStatus
+from penstock.reports.values import RunOrder
 
 TICK_SECONDS = 1.0
 RUNS_KEPT = 20
 """Folders of runs that have ended, of each pipeline."""
-CALM = dt.timedelta(seconds=5)
-"""How long a run must be in another healthy state before that is said."""
 NOTED_EVERY = dt.timedelta(seconds=10)
 """After how long it is noted anew up to where the batches of a run have been read."""
 _HOUR = dt.timedelta(hours=1)
 _QUIET_KINDS = ("nothing", "wait")
 _MOST_PENDING = 100_000
-_WELL = ("RUNNING", "IDLE", "CATCHING_UP", "DEGRADED")
 
 _log = logging.getLogger("penstock.supervisor")
 
@@ -70,32 +67,6 @@ def steady_clock() -> Clock:
     """A clock that nobody sets: for how long something has lasted, whatever becomes of the time of day."""
     start, begun = wall(), time.monotonic()
     return lambda: start + dt.timedelta(seconds=time.monotonic() - begun)
-
-
-@dataclass(frozen=True)
-class Live:
-    """What is known of a pipeline now."""
-
-    pipeline: str
-    health: Health
-    run: Run | None
-    status: RunStatus | None
-
-
-@dataclass
-class Watched:
-    """What the supervisor remembers of an open run between ticks."""
-
-    trail: Trail
-    cursor: Cursor
-    adopted: bool
-    well_since: dt.datetime | None = None
-    status: RunStatus | None = None
-    shown: Health | None = None
-    other_since: dt.datetime | None = None
-    """Since when it is in another state than the one that is shown."""
-    noted_at: dt.datetime | None = None
-    """When it was last noted in the run's folder up to where its batches have been read."""
 
 
 @dataclass
@@ -315,13 +286,13 @@ class Supervisor:
         adopted, status = True, None
         if run is not None:
             seen = self._look(tick, run)
-            ended = _settled(seen, tick.now)
+            ended = settled(seen, tick.now)
             if ended is not None:
                 self._end_run(tick, run, ended, seen)
                 past, run = [*past, ended], None
             else:
                 run, watched = self._keep_up(tick, seen)
-                judged = _calm(watched, self.steady(), stopping=run.stop_asked_at is not None)
+                judged = calm(watched, self.steady(), stopping=run.stop_asked_at is not None)
                 silent = self.steady() - watched.trail.heard
                 adopted, status = watched.adopted, watched.status
                 watched.adopted = True
@@ -359,7 +330,7 @@ class Supervisor:
         known = replace(run, pid=seen.pid, process_started=seen.process_started)
         if seen.status is not None:
             known = replace(known, epoch=seen.status.epoch or None, restarts_per_hour=seen.status.restarts_per_hour)
-            known = replace(known, lasted=known.lasted or _lasted(watched, now))
+            known = replace(known, lasted=known.lasted or lasted(watched, now))
         if known != run:
             tick.changes.runs[run.id] = known
         return known, watched
@@ -370,7 +341,7 @@ class Supervisor:
         problems = seen.end.problems if seen.end is not None else ()
         for problem in problems:
             tick.changes.failures.append(Failure(run.pipeline, run.id, ended.ended_at, problem))
-        text = f"run {run.id} {_ended_how(ended)}"
+        text = f"run {run.id} {ended_how(ended)}"
         tick.event("run_ended", text, run.pipeline, run.id, outcome=ended.outcome, exit_code=ended.exit_code)
         for move in self._moves(run.pipeline):
             tick.changes.failovers.append(failover.after_end(move, ended.ended_at))
@@ -499,28 +470,6 @@ class Supervisor:
         return RunFolder(self.folders.run(run.pipeline, run.id))
 
 
-def _lasted(watched: Watched, now: dt.datetime) -> bool:
-    if health.judge(watched.trail, now).state not in _WELL:
-        watched.well_since = None
-        return False
-    watched.well_since = watched.well_since or now
-    return now - watched.well_since >= decisions.LASTED
-
-
-def _calm(watched: Watched, now: dt.datetime, *, stopping: bool) -> Health:
-    """How a run is; a healthy one that changes its state for a moment only keeps the one it has."""
-    found = health.judge(watched.trail, now, stopping=stopping)
-    shown = watched.shown
-    if shown is None or found.state == shown.state or not {found.state, shown.state} <= {*_WELL}:
-        watched.shown, watched.other_since = found, None
-        return found
-    watched.other_since = watched.other_since or now
-    if now - watched.other_since >= CALM:
-        watched.shown, watched.other_since = found, None
-        return found
-    return shown
-
-
 def _only_seen(wanted: Wanted, judged: Health | None) -> Decision:
     """How a pipeline is, with nothing to be done about it."""
     if judged is None:
@@ -538,48 +487,6 @@ def _by_pipeline(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in sorted(runs, key=lambda item: item.started_at):
         found.setdefault(run.pipeline, []).append(run)
     return found
-
-
-def _settled(seen: Observation, now: dt.datetime) -> Run | None:
-    """The run with how it ended, if it has."""
-    run = seen.run
-    if seen.alive:
-        return None
-    if seen.end is not None and seen.end.run == run.id:
-        first = next(iter(seen.end.problems), None)
-        outcome: RunOutcome = seen.end.outcome
-        reason = None if first is None else str(first.get("message", ""))
-        return _ended(seen, seen.end.at, outcome, reason, seen.end.exit_code,
-                      None if first is None else str(first.get("owner", "bug")),
-                      None if first is None else str(first.get("code", "")))  # fmt: skip
-    if seen.known:
-        killed = run.kill_asked_at is not None
-        why = run.stop_reason if killed or run.stop_asked_at is not None else None
-        return _ended(seen, now, "died", why or "its process ended without a word")
-    if now - run.started_at >= decisions.BIRTH_PATIENCE:
-        return _ended(seen, now, "lost", "its process never reported")
-    return None
-
-
-def _ended(
-    seen: Observation,
-    at: dt.datetime,
-    outcome: RunOutcome,
-    reason: str | None,
-    exit_code: int | None = None,
-    owner: str | None = None,
-    code: str | None = None,
-) -> Run:
-    found = replace(seen.run, ended_at=at, outcome=outcome, reason=reason, exit_code=exit_code, owner=owner, code=code,
-                    pid=seen.pid, process_started=seen.process_started)  # fmt: skip
-    if seen.status is None:
-        return found
-    return replace(found, epoch=seen.status.epoch or None, restarts_per_hour=seen.status.restarts_per_hour)
-
-
-def _ended_how(run: Run) -> str:
-    why = f": {run.reason}" if run.reason else ""
-    return f"{run.outcome}{why}"
 
 
 def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
