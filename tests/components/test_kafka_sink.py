@@ -12,6 +12,7 @@ from tests.components.looking import problems_of
 from tests.engine.running import Outcome, json_lines, run
 
 from penstock.components.base import Batch, SinkContext
+from penstock.components.sinks import kafka as kafka_sink
 from penstock.components.sinks.kafka import Kafka as KafkaSink
 from penstock.errors import PenstockError
 from penstock.testing import shared_session
@@ -116,6 +117,22 @@ def test_an_older_run_is_refused_and_its_batch_is_not_seen(
     with pytest.raises(PenstockError, match="SINK_OF_ANOTHER_RUN"):
         writer(kafka, kafka_topic, tmp_path, 1, lineage="other")
     assert writer(kafka, kafka_topic, tmp_path, 1, lineage="other", key=True).write(Batch("p", "other", 1, 0), rows)
+
+
+def test_a_fatal_error_that_the_client_tells_beside_its_result_is_told_as_others_are() -> None:
+    from confluent_kafka import KafkaError, KafkaException
+
+    fenced = KafkaException(KafkaError(KafkaError._FENCED, "fenced", True))
+
+    def call(cause: Exception | None) -> int:
+        raise SystemError("a result with an exception set") from cause
+
+    with pytest.raises(KafkaException) as told:
+        kafka_sink._told(lambda: call(fenced))
+    assert told.value is fenced
+    with pytest.raises(SystemError):
+        kafka_sink._told(lambda: call(None))
+    assert kafka_sink._told(lambda: 3) == 3
 
 
 def test_a_restarted_broker_is_waited_for(tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str) -> None:

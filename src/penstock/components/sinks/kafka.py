@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -233,6 +233,19 @@ class _Position:
     batch: int
 
 
+def _told(call: Callable[[], int]) -> int:
+    """What a call of the client answers; a fatal error that it meets comes as KafkaException, as all others do."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return call()
+    except SystemError as error:
+        # The client has set the exception and given a result all the same, which Python does not let pass.
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
 def _is_moving(error: Exception) -> bool:
     return getattr(error.args[0] if error.args else None, "name", lambda: "")() in _MOVING
 
@@ -352,7 +365,7 @@ class _KafkaWriter(SinkWriter):
             producer.begin_transaction()
             for part in messages.to_batches():
                 self._produce(producer, part, undelivered)
-            if producer.flush(_SECONDS):
+            if _told(lambda: producer.flush(_SECONDS)):
                 # A client that has lost its way is given up: the next one fences it out.
                 self.producer = None
                 raise _Again("messages were not taken in time", anew=True)
@@ -387,8 +400,8 @@ class _KafkaWriter(SinkWriter):
                     producer.produce(topic or self.sink.topic, value, key, on_delivery=delivered, **more)
                     break
                 except BufferError:
-                    producer.poll(0.1)
-        producer.poll(0)
+                    _told(lambda: producer.poll(0.1))
+        _told(lambda: producer.poll(0))
 
     def _commit(self, producer: Producer) -> None:
         """Commits; an answer that does not come is asked for again, which the client allows."""
