@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.control.files import yaml
 from tests.control.whole import Whole
 
 from penstock.control.store import database, history
@@ -52,6 +53,37 @@ def test_what_is_applied_runs_is_upgraded_stopped_and_deleted(whole: Whole) -> N
     whole.author.delete("/api/v1/pipelines/a")
     whole.until(lambda: whole.author.get("/api/v1/pipelines/a").status_code == 404, "it is gone")
     assert not (whole.folder / "pipelines" / "a").exists()
+
+
+def test_what_takes_effect_at_once_restarts_nothing(whole: Whole) -> None:
+    def applied(body: str, labels: str = "{}") -> int:
+        files = [{"path": "a.yaml", "text": yaml("a", body, labels=labels)}]
+        answer = whole.author.post("/api/v1/apply", {"files": files})
+        assert answer.status_code == 200, answer.text
+        return int(whole.author.get("/api/v1/pipelines/a").json()["generation"])
+
+    def seen_to() -> int:
+        return int(whole.author.get("/api/v1/pipelines/a").json()["observedGeneration"])
+
+    whole.author.apply("a")
+    whole.until(lambda: len(kept(whole)) >= 3, "it runs")
+    (before,) = whole.runs()
+    late = "alerts: [{name: slow, when: watermark_lag > 5 minutes}]"
+    generation = applied(late)
+    whole.until(lambda: seen_to() == generation, "the alert is taken")
+    generation = applied(late, "{team: news}")
+    whole.until(lambda: seen_to() == generation, "the label is taken")
+    count = len(kept(whole))
+    whole.until(lambda: len(kept(whole)) >= count + 5, "it goes on")
+    assert [run.path for run in whole.runs()] == [before.path]
+    whole.start()
+    whole.until(lambda: len(kept(whole)) >= count + 8, "it goes on under a new server")
+    assert [run.path for run in whole.runs()] == [before.path]
+
+    applied(f"run: {{trigger: 3 seconds}}\n{late}", "{team: news}")
+    whole.until(lambda: len(whole.runs()) == 2, "the next version")
+    newest, oldest = whole.author.get("/api/v1/pipelines/a/runs").json()["items"]
+    assert (newest["version"], oldest["version"], oldest["outcome"]) == (4, 1, "stopped")
 
 
 def test_a_running_pipeline_that_is_deleted_stops_first(whole: Whole) -> None:

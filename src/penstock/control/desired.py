@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,12 +13,13 @@ from sqlalchemy import Connection
 
 from penstock.control.auth.roles import Grant
 from penstock.control.store import access, history, pipelines
-from penstock.control.store.pipelines import Desired, Version
+from penstock.control.store.pipelines import Desired, FileKind, Version
 from penstock.control.store.pipelines import Pipeline as Known
 from penstock.control.submitted import Checked, from_document
 from penstock.errors import PenstockError
 from penstock.spec.diff import Difference, cost, differences
 from penstock.spec.fields import Change
+from penstock.spec.pipeline import Pipeline
 
 
 class Action(StrEnum):
@@ -157,15 +158,29 @@ def _steered(known: Known, desired: str | None, target: str | None) -> list[str]
 
 
 def _differences(known: Version, file: Checked) -> list[Difference] | None:
+    return _compared(known, file.kind, file.text, lambda: file.pipeline)
+
+
+def _compared(
+    known: Version, kind: FileKind, text: str, read: Callable[[], Pipeline | None]
+) -> list[Difference] | None:
     """None if the two say the same; empty if they differ in ways that the pipeline's fields do not tell."""
-    if known.kind == file.kind and known.text == file.text:
+    if known.kind == kind and known.text == text:
         return None
-    before = from_document(known.document)
-    found = [] if before is None else differences(before, file.pipeline)
-    if found or before is None:
-        return found
+    before, after = from_document(known.document), read()
+    if before is None or after is None:
+        return []
+    found = differences(before, after)
     # Two Python files of one shape may still have functions that differ.
-    return [] if "py" in (known.kind, file.kind) else None
+    if "py" in (known.kind, kind) and (not found or cost(found) is Change.NOTHING):
+        return []
+    return found or None
+
+
+def takes_effect_at_once(before: Version, after: Version) -> bool:
+    """Whether a run of the one need not be started again for the other."""
+    found = _compared(before, after.kind, after.text, lambda: from_document(after.document))
+    return found is None or (bool(found) and cost(found) is Change.NOTHING)
 
 
 def _for_absent(known: Iterable[Known], wish: Wish, grant: Grant) -> Iterable[Step]:

@@ -192,7 +192,7 @@ class RestartSettings(Config):
     """How often a pipeline that fails is started again; only `penstock serve` does that."""
 
     max_per_hour: int = field(
-        6, ge=0, le=1000, change=Change.NOTHING,
+        6, ge=0, le=1000, change=Change.RESTART,
         doc="How many times in an hour a failed run is started again. When that is used up, it waits for the next hour "
         "if something outside failed, such as a database; otherwise the pipeline is given up as FAILED.",
     )  # fmt: skip
@@ -205,7 +205,7 @@ class RunSettings(Config):
         Duration(1000), doc="How often a batch is started; a batch that takes longer is followed at once by the next."
     )
     restart: RestartSettings = field(
-        RestartSettings(), doc="How often a failed run is started again.", change=Change.NOTHING
+        RestartSettings(), doc="How often a failed run is started again.", change=Change.RESTART
     )
 
 

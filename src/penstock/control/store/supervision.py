@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any, cast
 
 from sqlalchemy import Connection, insert, select
 
+from penstock.control.desired import takes_effect_at_once
 from penstock.control.files import DataFolder
 from penstock.control.store import failover, history, pipelines, runs
 from penstock.control.store.database import Store
@@ -33,6 +35,8 @@ class SupervisorStore:
         self._default_target = default_target
         self._written: dict[str, tuple[tuple[dt.datetime, int], str]] = {}
         """Of each pipeline the version whose file is known to be there; a name may be given again."""
+        self._same: dict[str, tuple[tuple[dt.datetime, int], frozenset[int]]] = {}
+        """Of each pipeline a version, and those that are like it."""
 
     def load(self, since: dt.datetime) -> Snapshot:
         """What there is now. Deleted pipelines whose runs have ended go; files of versions that are to run come."""
@@ -80,7 +84,21 @@ class SupervisorStore:
             state=cast(State, pipeline.state),
             state_reason=pipeline.state_reason,
             observed_generation=pipeline.observed_generation,
+            alike=self._alike(connection, pipeline),
         )
+
+    def _alike(self, connection: Connection, pipeline: pipelines.Pipeline) -> frozenset[int]:
+        """The versions right before the one it is to run that differ from it only in what takes effect at once."""
+        if pipeline.version == 1:
+            return frozenset()
+        wanted = (pipeline.created_at, pipeline.version)
+        known, found = self._same.get(pipeline.name, (None, frozenset()))
+        if known != wanted:
+            newest, *older = pipelines.versions_of(connection, pipeline.name, after=pipeline.version + 1).items
+            same = takewhile(lambda version: takes_effect_at_once(version, newest), older)
+            found = frozenset(version.number for version in same)
+            self._same[pipeline.name] = (wanted, found)
+        return found
 
     def _file(self, connection: Connection, pipeline: pipelines.Pipeline) -> str:
         """The file of the version it is to run; none while the disk does not take it."""

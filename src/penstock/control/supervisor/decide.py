@@ -86,7 +86,7 @@ def _with_run(case: Case, run: Run, now: dt.datetime) -> Decision:
         return _stopping(case, run, now)
     if case.wanted.desired == "stopped":
         return Decision("stop", "it should not run", "STOPPING")
-    if run.version != case.wanted.version:
+    if not case.wanted.suits(run.version):
         return Decision("stop", f"version {case.wanted.version} takes the place of {run.version}", "STOPPING")
     moving = _away(case, run, now)
     if moving is not None:

@@ -451,7 +451,7 @@ class Supervisor:
         moved = run.target if run is not None and decision.kind == "start" and run.target != wanted.target else None
         # What was wanted has been seen to once a run of it is there, or none where none is wanted.
         seen_to = run is None or (
-            wanted.desired == "running" and run.version == wanted.version and run.stop_asked_at is None
+            wanted.desired == "running" and wanted.suits(run.version) and run.stop_asked_at is None
         )
         generation = wanted.generation if seen_to else wanted.observed_generation
         same = decision.state == wanted.state and decision.reason == wanted.state_reason

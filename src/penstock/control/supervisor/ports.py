@@ -33,6 +33,12 @@ class Wanted:
     state: State = "STOPPED"
     state_reason: str = ""
     observed_generation: int = 0
+    alike: frozenset[int] = frozenset()
+    """Earlier versions whose runs need not be started again for this one."""
+
+    def suits(self, version: int) -> bool:
+        """Whether a run of that version is what is wanted."""
+        return version == self.version or version in self.alike
 
 
 @dataclass(frozen=True)
