@@ -57,10 +57,8 @@ class Whole:
         return [RunFolder(path) for path in self.folder.glob("pipelines/*/runs/*")]
 
     def close(self) -> None:
-        started = [live.run for live in self.supervisor.live().values() if live.run is not None]
-        reported = [run.status for run in self.runs()]
-        for each in (*started, *reported):
-            # One that has just been started has not reported yet.
-            if each is not None and each.pid is not None and is_alive(each.pid, each.process_started or ""):
-                kill(each.pid)
+        for run in self.runs():
+            status = run.status
+            if status is not None and is_alive(status.pid, status.process_started):
+                kill(status.pid)
         self.server.close()
