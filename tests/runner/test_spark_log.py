@@ -135,6 +135,8 @@ def test_what_is_printed_and_logged_in_the_process_is_in_the_log_without_secrets
         os.write(2, b"to the other\nand more")
         logging.getLogger("library").warning("careful with %s", "canary-17")
         logging.getLogger("py4j.clientserver").error("Error while sending")
+        place = "/lib/python3.11/site-packages/py4j/java_gateway.py"
+        logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, place, 1038, "Exception", None, None))
         try:
             raise ZeroDivisionError("by canary-17")
         except ZeroDivisionError:

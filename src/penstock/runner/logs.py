@@ -136,7 +136,8 @@ class LogHandler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith(_SILENT):
+        if record.name.startswith(_SILENT) or "/py4j/" in record.pathname:
+            # Some of what py4j says it says as nobody; whoever called it is told the same by the exception.
             return
         at = dt.datetime.fromtimestamp(record.created, dt.UTC)
         more = None
