@@ -80,10 +80,12 @@ def test_what_takes_effect_at_once_restarts_nothing(whole: Whole) -> None:
     whole.until(lambda: len(kept(whole)) >= count + 8, "it goes on under a new server")
     assert [run.path for run in whole.runs()] == [before.path]
 
-    applied(f"run: {{trigger: 3 seconds}}\n{late}", "{team: news}")
+    assert [wanted.restarts_per_hour for wanted in whole.supervisor.known.pipelines] == [None]
+    applied(f"run: {{trigger: 3 seconds, restart: {{maxPerHour: 50}}}}\n{late}", "{team: news}")
     whole.until(lambda: [run.status is not None for run in whole.runs()] == [True, True], "the next version")
     newest, oldest = whole.author.get("/api/v1/pipelines/a/runs").json()["items"]
     assert (newest["version"], oldest["version"], oldest["outcome"]) == (4, 1, "stopped")
+    assert [wanted.restarts_per_hour for wanted in whole.supervisor.known.pipelines] == [50]
 
 
 def test_a_running_pipeline_that_is_deleted_stops_first(whole: Whole) -> None:

@@ -94,8 +94,9 @@ class RunStatus:
     careful: bool = False
     """Whether rows on which an expression fails are set aside; it costs, so only since there was one."""
     trigger_ms: int = 1000
-    restarts_per_hour: int = 6
-    """What the pipeline says of `run.trigger` and `run.restart`, so that who supervises it need not read its file."""
+    restarts_per_hour: int | None = None
+    """What the pipeline says of `run.trigger` and `run.restart`, so that who supervises it need not read its file; None
+    before the run has read it itself."""
 
 
 @dataclass(frozen=True)

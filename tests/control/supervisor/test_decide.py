@@ -134,6 +134,10 @@ def test_the_budget_is_what_the_pipeline_says() -> None:
     assert decided(None, *failing(3, restarts_per_hour=2, owner="bug")).state == "FAILED"
     assert decided(None, *failing(1, restarts_per_hour=0, owner="bug")).state == "FAILED"
     assert decided(None, *failing(20, restarts_per_hour=100, owner="bug")).kind == "start"
+    # Runs that die before they have read their file do not know it.
+    died = failing(20, restarts_per_hour=None, owner=None, code=None, outcome="died")
+    assert decided(None, *died, wanted=replace(WANTED, restarts_per_hour=100)).kind == "start"
+    assert decided(None, *died, wanted=replace(WANTED, restarts_per_hour=3)).state == "FAILED"
 
 
 def test_starts_of_an_earlier_generation_and_wanted_ones_cost_nothing() -> None:

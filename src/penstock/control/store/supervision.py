@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any, cast
@@ -35,6 +35,8 @@ class SupervisorStore:
         self._default_target = default_target
         self._written: dict[str, tuple[tuple[dt.datetime, int], str]] = {}
         """Of each pipeline the version whose file is known to be there; a name may be given again."""
+        self._budgets: dict[str, int | None] = {}
+        """How often each pipeline may be started again in an hour, if its document says so."""
         self._same: dict[str, tuple[tuple[dt.datetime, int], frozenset[int]]] = {}
         """Of each pipeline a version, and those that are like it."""
 
@@ -80,6 +82,7 @@ class SupervisorStore:
             generation=pipeline.generation,
             version=pipeline.version,
             file=self._file(connection, pipeline),
+            restarts_per_hour=self._budgets.get(pipeline.name),
             target=pipeline.target or self._default_target,
             state=cast(State, pipeline.state),
             state_reason=pipeline.state_reason,
@@ -106,12 +109,18 @@ class SupervisorStore:
         known, path = self._written.get(pipeline.name, (None, ""))
         if known != wanted:
             version = pipelines.version(connection, pipeline.name, pipeline.version)
+            self._budgets[pipeline.name] = _restarts_per_hour(version.document)
             try:
                 path = str(self._folder.write_version(version.pipeline, version.number, version.kind, version.text))
             except OSError:
                 return ""
             self._written[pipeline.name] = (wanted, path)
         return path
+
+
+def _restarts_per_hour(document: Mapping[str, Any]) -> int | None:
+    found = document.get("spec", {}).get("run", {}).get("restart", {}).get("maxPerHour")
+    return found if isinstance(found, int) else None
 
 
 def numbers(batch: BatchOf) -> history.BatchNumbers:

@@ -228,6 +228,8 @@ def pause(failures: int, run: str) -> float:
 
 
 def _budget(case: Case) -> int:
+    if case.wanted.restarts_per_hour is not None:
+        return case.wanted.restarts_per_hour
     known = [run.restarts_per_hour for run in case.past if run.restarts_per_hour is not None]
     return known[-1] if known else RESTARTS_PER_HOUR
 

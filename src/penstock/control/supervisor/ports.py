@@ -33,6 +33,8 @@ class Wanted:
     state: State = "STOPPED"
     state_reason: str = ""
     observed_generation: int = 0
+    restarts_per_hour: int | None = None
+    """How often it may be started again, if its document says so."""
     alike: frozenset[int] = frozenset()
     """Earlier versions whose runs need not be started again for this one."""
 
