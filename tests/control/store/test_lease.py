@@ -101,13 +101,16 @@ class Pretend:
     def close(self) -> None: ...
 
 
-def test_without_the_lock_a_supervisor_looks_and_does_nothing(tmp_path: Path) -> None:
-    store, processes, lease = MemoryStore(), Pretended(), Pretend()
+def supervised(folder: Path, store: MemoryStore, processes: Pretended, lease: Pretend) -> Supervisor:
+    """A supervisor of one pipeline."""
     store.want("a")
     targets = {"local": Target()}
-    supervisor = Supervisor(
-        store, TestFolders(tmp_path), lambda: targets, base=tmp_path, processes=processes, lease=lease
-    )
+    return Supervisor(store, TestFolders(folder), lambda: targets, base=folder, processes=processes, lease=lease)
+
+
+def test_without_the_lock_a_supervisor_looks_and_does_nothing(tmp_path: Path) -> None:
+    store, processes, lease = MemoryStore(), Pretended(), Pretend()
+    supervisor = supervised(tmp_path, store, processes, lease)
     supervisor.tick()
     processes.report(0)
     supervisor.tick()
@@ -134,11 +137,7 @@ def test_without_the_lock_a_supervisor_looks_and_does_nothing(tmp_path: Path) ->
 
 def test_what_another_server_decided_meanwhile_is_not_undone(tmp_path: Path) -> None:
     store, processes, lease = MemoryStore(), Pretended(), Pretend()
-    store.want("a")
-    targets = {"local": Target()}
-    supervisor = Supervisor(
-        store, TestFolders(tmp_path), lambda: targets, base=tmp_path, processes=processes, lease=lease
-    )
+    supervisor = supervised(tmp_path, store, processes, lease)
     supervisor.tick()
     lease.trouble = "its lock on the store is lost"
     processes.report(0)

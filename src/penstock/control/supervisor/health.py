@@ -262,7 +262,8 @@ def _number(status: RunStatus) -> int | None:
 
 def _last(status: RunStatus) -> str:
     if status.last_batch is None:
-        return "no batch yet"
+        # It is counted a moment before Spark reports it.
+        return "its first batch has finished" if status.batches else "no batch yet"
     rate = f", {status.rows_per_second:,.0f} rows/s" if status.rows_per_second else ""
     return f"batch {status.last_batch.batch} took {status.last_batch.duration_ms / 1000:.1f} s{rate}"
 
