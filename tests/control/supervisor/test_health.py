@@ -104,7 +104,7 @@ def test_the_first_batch_may_take_longer() -> None:
     assert judge(trail, after(200)).state == "STARTING"
     trail = followed(*((at, status(at), ()) for at in range(400)))
     assert judge(trail, after(400)).state == "STALLED"
-    counted = followed((0, status(0), ()), (1, status(1, batches=1), ()))
+    counted = followed((0, status(0), ()), (1, replace(status(1), batches=1), ()))
     assert judge(counted, after(1)) == Health("RUNNING", "its first batch has finished")
 
 
