@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.kernels.base import BUCKET, NO_WATERMARK, TIME, Kernel, Result
 
-CASES = 2000 * int(os.environ.get("PENSTOCK_CASES", "1"))
+CASES = 500 * int(os.environ.get("PENSTOCK_CASES", "1"))
 """Generated cases per operator."""
 
 Row = dict[str, Any]
@@ -118,7 +118,8 @@ class Driver:
 
     def _advance(self, bucket: int, parts: list[list[pa.Table]]) -> Result:
         chunks = self.state.setdefault(bucket, Chunks())
-        result = self.kernel.advance(chunks.tables(), parts, self.watermark, self.before)
+        tables = {number: self.kernel.fitted(number, table) for number, table in chunks.tables().items()}
+        result = self.kernel.advance(tables, parts, self.watermark, self.before)
         assert result.main.schema.equals(self.kernel.output), (result.main.schema, self.kernel.output)
         for number in result.drop:
             del chunks[number]

@@ -245,6 +245,23 @@ class Aggregation:
         """The columns that are kept for a group."""
         return [field for partial in self.partials for field in partial.fields]
 
+    @property
+    def parts(self) -> list[list[str]]:
+        """What is kept of rows, and of which type, as JSON."""
+        return [[partial.name, str(partial.type)] for partial in self.partials]
+
+    def fitted(self, kept: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Kept groups with the columns of `schema`: what was not kept of them before begins with nothing."""
+        if kept.schema.names == schema.names:
+            return kept
+        known = {name: kept.column(name) for name in kept.schema.names}
+        for partial in self.partials:
+            if any(field.name not in known for field in partial.fields):
+                known |= dict(
+                    zip((field.name for field in partial.fields), partial.nothing(kept.num_rows), strict=True)
+                )
+        return pa.table([known[name] for name in schema.names], names=schema.names)
+
     def start(self, rows: pa.Table, groups: Grouped) -> list[pa.Array]:
         """The kept columns for groups of rows as they came."""
         return [column for partial in self.partials for column in partial.start(rows, groups)]

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,10 +60,51 @@ class Result:
 
 
 class Kernel(ABC):
-    """A stateful step. Instances are frozen and pickled to where the rows are."""
+    """A stateful step. Instances are frozen dataclasses and pickled to where the rows are."""
 
     cannot_use: ClassVar[str] = "the step cannot use the row"
     """What is wrong with rows that `late` calls dead."""
+    not_kept: ClassVar[tuple[str, ...]] = ()
+    """Fields on which what is kept does not depend."""
+
+    def layout(self) -> dict[str, Any]:
+        """What the meaning of kept chunks depends on, as JSON values. By default all but the fields of `not_kept`."""
+        named = [item.name for item in fields(self) if item.name not in self.not_kept]  # type: ignore[arg-type]
+        return {"kernel": type(self).__name__, **{name: _as_json(getattr(self, name)) for name in named}}
+
+    def unfit(self, before: Mapping[str, Any]) -> str | None:
+        """Why it cannot go on with chunks of that layout; None if it can, once they are `fitted`."""
+        return differing(before, self.layout())
+
+    def fitted(self, number: int, chunk: pa.Table) -> pa.Table:
+        """A chunk as this kernel would have kept it; it may be of another layout that is not `unfit`."""
+        return chunk
+
+    @property
+    def reach(self) -> tuple[int | None, int]:
+        """How far before and after its event time rows lie that a result depends on; None: as far as there are any."""
+        return None, 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether a result is given only when the watermark has passed its event time."""
+        return False
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        """The columns of `shown` that hold the key by which rows meet in a bucket."""
+        return ()
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """What a bucket keeps, for people: only what may still count, given the watermark of the last advance.
+
+        It does not depend on how rows came and how chunks were cut. Without chunks it has no rows, and all columns.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not show what it keeps")
+
+    def own_bucket(self, key: pa.Table, buckets: int) -> int | None:
+        """The bucket of a key, one row of the columns `shown_keys`, if it chooses buckets itself; else None."""
+        return None
 
     @property
     @abstractmethod
@@ -87,6 +128,45 @@ class Kernel(ABC):
         `before` is the watermark by which the rows were judged, that of the batch before: a bucket that had nothing to
         do for a while cannot know it. Must not depend on the order of tables and of rows in them.
         """
+
+
+def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    """In words, what two layouts do not have in common; None if they are equal."""
+    if before.get("kernel") != after.get("kernel"):
+        return "it is computed in another way"
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return f"its {', '.join(name.replace('_', ' ') for name in names)} changed" if names else None
+
+
+def columns_of(schema: pa.Schema) -> list[list[str]]:
+    """Names and types, as JSON."""
+    return [[item.name, str(item.type)] for item in schema]
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, pa.Schema):
+        return columns_of(value)
+    if isinstance(value, tuple | list):
+        return [_as_json(inner) for inner in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def with_columns(chunk: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The chunk with these columns: one that it lacks is null, and others are left out."""
+    if chunk.schema.names == schema.names:
+        return chunk
+    columns = [
+        chunk.column(item.name) if item.name in chunk.schema.names else pa.nulls(chunk.num_rows, item.type)
+        for item in schema
+    ]
+    return pa.table(columns, names=schema.names)
+
+
+def changed_types(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> str | None:
+    """In words, the columns in both that have another type now; None if there are none."""
+    old = {str(item[0]): item[1] for item in before}
+    found = [f"{old[name]} to {kind}" for name, kind in after if old.get(name, kind) != kind]
+    return f"the type of a column changed from {', '.join(dict.fromkeys(found))}" if found else None
 
 
 def timely(rows: pa.Table) -> Late:

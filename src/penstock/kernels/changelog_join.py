@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.kernels.base import BUCKET, TIME, Kernel, Late, Result, State, timely
-from penstock.kernels.changelog_table import CATALOG, HASH, Input, Layout, Pool, catalog_table, read_catalog
+from penstock.kernels.base import (
+    BUCKET,
+    TIME,
+    Kernel,
+    Late,
+    Result,
+    State,
+    changed_types,
+    columns_of,
+    differing,
+    timely,
+    with_columns,
+)
+from penstock.kernels.changelog_table import (
+    CATALOG,
+    HASH,
+    KEY,
+    Input,
+    Layout,
+    Pool,
+    catalog_table,
+    read_catalog,
+    settled_rows,
+)
+from penstock.kernels.columns import plain
 from penstock.kernels.matching import expanded, places_of, present, same_rows, take_or_null
+from penstock.kernels.shown import EVENT_TIME, instants, laid_out, words
 
 
 @dataclass(frozen=True)
@@ -85,6 +110,33 @@ class ChangelogJoin(Kernel):
         columns = [(out, side.schema.field(name).type) for side in self.inputs for name, out in side.out]
         return pa.schema([*columns, (self.deleted_out, pa.bool_())])
 
+    def layout(self) -> dict[str, Any]:
+        sides = {f"columns_{side.number}": columns_of(side.empty().schema) for side in self.inputs}
+        return {
+            "kernel": "ChangelogJoin",
+            "keys": [list(self.left_key), list(self.right_key)],
+            "on": [list(pair) for pair in self.on],
+            "version": list(self.version),
+            "deleted": list(self.deleted),
+            "slots": self.slots,
+            "how": self.how,
+            **sides,
+        }
+
+    def unfit(self, before: Mapping[str, Any]) -> str | None:
+        """A column that is new is null in the rows that are known."""
+        now = self.layout()
+        sides = [name for name in now if name.startswith("columns_")]
+        found = differing({**before, **{name: now[name] for name in sides}}, now)
+        return found or next(filter(None, (changed_types(before[name], now[name]) for name in sides)), None)
+
+    def fitted(self, number: int, chunk: pa.Table) -> pa.Table:
+        if number == CATALOG:
+            return chunk
+        side = self.inputs[(number - 1) % 2]
+        hashes = [name for name in chunk.schema.names if name in (HASH, KEY)]
+        return with_columns(chunk, pa.schema([*side.empty().schema, *(chunk.schema.field(name) for name in hashes)]))
+
     def late(self, side: int, rows: pa.Table, watermark: int) -> Late:
         """Nothing is late: versions decide."""
         return timely(rows)
@@ -119,6 +171,31 @@ class ChangelogJoin(Kernel):
             put[CATALOG] = catalog_table(now)
         wake = min((entry.due for entry in now.values() if entry.due is not None), default=None)
         return Result(main=self._changes(left, right), put=put, drop=drop, wake=wake)
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return tuple(left for left, _ in self.on)
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """The row that counts for each key of either side, and deletions that are remembered."""
+        closed = None if self.tombstones is None else watermark - self.tombstones
+        chunks = {number: self.fitted(number, state[number]) for number in state}
+        return pa.concat_tables([self._shown_side(side, settled_rows(side, chunks, closed)) for side in self.inputs])
+
+    def _shown_side(self, side: Input, rows: pa.Table) -> pa.Table:
+        told = {
+            "side": words("right" if side.number else "left", rows.num_rows),
+            EVENT_TIME: instants(rows.column(TIME)),
+            self.deleted_out: pa.array(~side.live(rows)),
+        }
+        columns = {shown: plain(rows.column(name)) for shown, name in zip(self.shown_keys, side.join, strict=True)}
+        for other in self.inputs:
+            for name, shown in other.out:
+                if shown not in columns:
+                    kind = other.schema.field(name).type
+                    here = other.number == side.number
+                    columns[shown] = plain(rows.column(name)) if here else pa.nulls(rows.num_rows, kind)
+        return laid_out(told, columns)
 
     def _changes(self, left: Pool, right: Pool) -> pa.Table:
         """What is different in the joined table: for each left key that may be touched, how it was and how it is."""

@@ -125,7 +125,7 @@ class Pool:
         self._closed = watermark - layout.tombstones if layout.tombstones is not None else None
         recent = state[1 + side.number] if 1 + side.number in state else fresh.slice(0, 0)
         self._moving = self._moved_slots(catalog, recent, fresh, watermark)
-        slotted = self._unhidden(self._settled(state, touched) or fresh.slice(0, 0), recent)
+        slotted = _unhidden(side, self._settled(state, touched) or fresh.slice(0, 0), recent)
         self._slotted = slotted.num_rows
         self.stored = self._slotted + recent.num_rows
         self.rows = pa.concat_tables([slotted, recent, fresh]).combine_chunks()
@@ -220,15 +220,6 @@ class Pool:
             wanted[found] = True
         return rows.take(pa.array(np.flatnonzero(wanted)))
 
-    def _unhidden(self, slotted: pa.Table, recent: pa.Table) -> pa.Table:
-        """What of the slots is not replaced by recent rows."""
-        if not slotted.num_rows or not recent.num_rows:
-            return slotted
-        keys = [[table.column(name) for name in self.side.key] for table in (slotted, recent)]
-        hashes = [table.column(self.side.key_hash).to_numpy() for table in (slotted, recent)]
-        hidden = places_of(keys[0], hashes[0], keys[1], hashes[1]) >= 0
-        return slotted.filter(pa.array(~hidden)) if hidden.any() else slotted
-
     def _changed(self) -> tuple[np.ndarray, np.ndarray]:
         keys = self.rows.column(self.side.key_hash).to_numpy()
         asked = np.unique(keys[self.stored :])
@@ -259,6 +250,27 @@ class Pool:
             lasts = again[_lasts(order, codes[again])]
             greatest[codes[lasts]] = lasts
         return greatest
+
+
+def _unhidden(side: Input, slotted: pa.Table, recent: pa.Table) -> pa.Table:
+    """What of the slots is not replaced by recent rows."""
+    if not slotted.num_rows or not recent.num_rows:
+        return slotted
+    keys = [[table.column(name) for name in side.key] for table in (slotted, recent)]
+    hashes = [table.column(side.key_hash).to_numpy() for table in (slotted, recent)]
+    hidden = places_of(keys[0], hashes[0], keys[1], hashes[1]) >= 0
+    return slotted.filter(pa.array(~hidden)) if hidden.any() else slotted
+
+
+def settled_rows(side: Input, state: State, closed: int | None) -> pa.Table:
+    """All rows of a side, each key once; deletions up to the time `closed` are forgotten."""
+    recent = state[1 + side.number] if 1 + side.number in state else side.fresh([])
+    slots = [state[number] for number in sorted(state) if number > 2 and (number - 3) % 2 == side.number]
+    slotted = pa.concat_tables([recent.slice(0, 0), *slots]).combine_chunks()
+    rows = pa.concat_tables([_unhidden(side, slotted, recent), recent]).combine_chunks()
+    if closed is None:
+        return rows
+    return rows.filter(pa.array(side.live(rows) | (rows.column(TIME).to_numpy() > closed)))
 
 
 def _lasts(order: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.base import BUCKET, TIME, Kernel, Late, Result, State, late_by_time
+from penstock.kernels.shown import EVENT_TIME, flags, instants, laid_out, nulls, picked
 from penstock.kernels.slots import Logs, best_rows, key_codes, matched, starts, together
 
 _KEPT, _WAITING = 0, 1
@@ -71,6 +72,30 @@ class Dedupe(Kernel):
         wakes = [*logs.firsts(_WAITING), *(last + self.within for last in logs.lasts(_KEPT))]
         main = given.select(self.passed).cast(self.output)
         return Result(main, put=logs.put(), drop=logs.drop(), wake=min(wakes, default=None))
+
+    @property
+    def waits(self) -> bool:
+        return self.exact
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """Rows that wait, whole, and the keys and times of those that have left and keep repetitions back."""
+        logs = Logs({number: self.fitted(number, state[number]) for number in state}, TIME)
+        waiting = together(self._rows, logs.after(_WAITING, watermark))
+        kept = together(self._times, logs.after(_KEPT, watermark - self.within))
+        parts = []
+        for waits, rows in ((True, waiting), (False, kept)):
+            told = {"waits": flags(waits, rows.num_rows), EVENT_TIME: instants(rows.column(TIME))}
+            others = (
+                picked(rows, self.passed, self.keys)
+                if waits
+                else nulls(self.input, self.passed, rows.num_rows, self.keys)
+            )
+            parts.append(laid_out(told, {**picked(rows, self.keys), **others}))
+        return pa.concat_tables(parts)
 
     def _first_rows(self, rows: pa.Table, logs: Logs) -> np.ndarray:
         """The rows to keep, by number."""

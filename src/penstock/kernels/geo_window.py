@@ -6,16 +6,16 @@ many rows a cell has, each of its neighbours gets one partial result per window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.aggregate import Aggregate
-from penstock.kernels.base import BUCKET, Kernel, Late, Result, State
+from penstock.kernels.base import BUCKET, Kernel, Late, Result, State, differing
 from penstock.kernels.hexagons import cells_around, disks
 from penstock.kernels.stable_hash import key_hash
 from penstock.kernels.window import Window
@@ -62,6 +62,19 @@ class GeoWindow(Kernel):
     def output(self) -> pa.Schema:
         return self.window.output
 
+    def layout(self) -> dict[str, Any]:
+        places = {"resolution": self.resolution, "lat": self.lat, "lon": self.lon, "buckets": self.buckets}
+        return {**self.window.layout(), "kernel": "GeoWindow", **places}
+
+    def unfit(self, before: Mapping[str, Any]) -> str | None:
+        now = self.layout()
+        places = {name: now[name] for name in now if name not in self.window.layout()}
+        moved = differing({name: before.get(name) for name in ("kernel", *places)}, {"kernel": now["kernel"], **places})
+        return moved or self.window.unfit({**{n: v for n, v in before.items() if n not in places}, "kernel": "Window"})
+
+    def fitted(self, number: int, chunk: pa.Table) -> pa.Table:
+        return self.window.fitted(number, chunk)
+
     def late(self, side: int, rows: pa.Table, watermark: int) -> Late:
         """Like a window's; rows that are nowhere on Earth are dead."""
         found = self.window.late(side, rows, watermark)
@@ -93,6 +106,32 @@ class GeoWindow(Kernel):
         self, state: State, rows: Sequence[Sequence[pa.Table]], watermark: int, before: int | None = None
     ) -> Result:
         return self.window.advance(state, rows, watermark, before)
+
+    @property
+    def reach(self) -> tuple[int | None, int]:
+        return self.window.reach
+
+    @property
+    def waits(self) -> bool:
+        return self.window.waits
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return (CELL, *self.keys)
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """As a window's, with cells as they are written."""
+        found = self.window.shown(state, watermark)
+        cells = pa.array([f"{cell:x}" for cell in found.column(CELL).to_pylist()], pa.string())
+        return found.set_column(found.column_names.index(CELL), CELL, cells)
+
+    def own_bucket(self, key: pa.Table, buckets: int) -> int | None:
+        try:
+            cells = pa.array([int(cell, 16) for cell in key.column(CELL).to_pylist()], pa.int64())
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError("a cell is written in hexadecimal digits, as 88283473fffffff is") from None
+        hashes = key_hash([cells, *(key.column(name) for name in self.keys)])
+        return int(hashes[0] % np.uint64(buckets))
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "window"}

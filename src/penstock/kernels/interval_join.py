@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.base import BUCKET, TIME, Kernel, Late, Result, State, late_by_time
+from penstock.kernels.columns import plain
 from penstock.kernels.join_runs import Block, Shelf, Side, fresh_block, meetings
 from penstock.kernels.matching import present, take_or_null
+from penstock.kernels.shown import EVENT_TIME, instants, laid_out, words
 
 SEGMENTS = 8
 """So many segments make up the time for which rows are kept."""
@@ -28,6 +31,8 @@ class IntervalJoin(Kernel):
 
     Rows are kept until no partner can come any more.
     """
+
+    not_kept: ClassVar[tuple[str, ...]] = ("small_run", "chunk_rows")
 
     left: pa.Schema
     right: pa.Schema
@@ -113,6 +118,45 @@ class IntervalJoin(Kernel):
         main = pa.concat_tables(given).combine_chunks() if given else self.output.empty_table()
         return Result(main=main, put=put, drop=drop, wake=shelf.wake())
 
+    @property
+    def reach(self) -> tuple[int | None, int]:
+        before = self.upper if self.how in ("right", "full") else 0
+        return max(0, -self.lower, before), self.hold
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return self.left_keys
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """Rows of both sides that may still find a partner; whether they have found one is kept of outer sides only."""
+        shelf = Shelf(state, self.sides, self._segment(), self.small_run, self.chunk_rows)
+        parts = [self._shown_side(side, shelf.kept(side, side.closed(watermark))) for side in self.sides]
+        return pa.concat_tables(parts)
+
+    def _shown_side(self, side: Side, blocks: Iterable[Block]) -> pa.Table:
+        needed = self._needed(side.number)
+        empty = pa.schema([self._schema(side.number).field(name) for name in needed]).empty_table()
+        found = list(blocks)
+        rows = pa.concat_tables([empty, *(block.rows.select(needed) for block in found)]).combine_chunks()
+        matched = np.concatenate([np.zeros(0, bool), *(block.matched for block in found)])
+        told = {
+            "side": words("right" if side.number else "left", len(matched)),
+            "matched": pa.array(matched) if side.outer else pa.nulls(len(matched), pa.bool_()),
+            EVENT_TIME: instants(rows.column(TIME)),
+        }
+        keys = {shown: plain(rows.column(key)) for shown, key in zip(self.left_keys, side.keys, strict=True)}
+        columns = dict(keys)
+        for number, out in enumerate((self.left_out, self.right_out)):
+            for name, shown in out:
+                if shown not in keys:
+                    there = number == side.number
+                    kind = self._schema(number).field(name).type
+                    columns[shown] = plain(rows.column(name)) if there else pa.nulls(len(matched), kind)
+        return laid_out(told, columns)
+
+    def _schema(self, side: int) -> pa.Schema:
+        return self.right if side else self.left
+
     def _needed(self, side: int) -> list[str]:
         out = self.right_out if side else self.left_out
         keys = self.right_keys if side else self.left_keys
@@ -124,9 +168,8 @@ class IntervalJoin(Kernel):
 
     def _fresh(self, side: Side, tables: Sequence[pa.Table], given: list[pa.Table]) -> Block:
         """The new rows of a side; those with a null key are given at once if at all."""
-        schema = self.right if side.number else self.left
         needed = self._needed(side.number)
-        empty = pa.schema([schema.field(name) for name in needed]).empty_table()
+        empty = pa.schema([self._schema(side.number).field(name) for name in needed]).empty_table()
         rows = pa.concat_tables([table.select(needed) for table in tables]) if tables else empty
         full = present([rows.column(key) for key in side.keys])
         if not full.all():

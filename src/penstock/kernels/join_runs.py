@@ -213,6 +213,12 @@ class Shelf:
             if piece.most <= closed:
                 self._forget(piece)
 
+    def kept(self, side: Side, closed: int) -> Iterator[Block]:
+        """The rows of a side that are later than a time."""
+        for piece in self._of(side):
+            block = self._load(piece)
+            yield block.only(block.time > closed)
+
     def add(self, block: Block, watermark: int) -> None:
         """Keeps rows, in runs of their own or merged with what is there."""
         waiting = self._cut(block)

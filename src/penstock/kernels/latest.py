@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.kernels.base import BUCKET, TIME, Kernel, Late, Result, State, timely
+from penstock.kernels.base import (
+    BUCKET,
+    TIME,
+    Kernel,
+    Late,
+    Result,
+    State,
+    changed_types,
+    columns_of,
+    differing,
+    timely,
+    with_columns,
+)
+from penstock.kernels.shown import EVENT_TIME, instants, laid_out, picked
 from penstock.kernels.slots import best_rows, key_codes, matched, slot_of, sort_keys, together
 
 _DIRECTORY = -1
@@ -70,6 +84,25 @@ class Latest(Kernel):
         """How long forgotten rows may stay in the state."""
         return (self.forget or 0) // 8
 
+    def layout(self) -> dict[str, Any]:
+        return {
+            "kernel": "Latest",
+            "keys": columns_of(pa.schema([self.input.field(name) for name in self.keys])),
+            "order": columns_of(pa.schema([self.input.field(name) for name in self._order])),
+            "deleted": self.deleted,
+            "forgets": self.forget is not None,
+            "slots": self.slots,
+            "columns": columns_of(self._stored),
+        }
+
+    def unfit(self, before: Mapping[str, Any]) -> str | None:
+        """A column that is new is null in the rows that are known."""
+        now = self.layout()
+        return differing({**before, "columns": now["columns"]}, now) or changed_types(before["columns"], now["columns"])
+
+    def fitted(self, number: int, chunk: pa.Table) -> pa.Table:
+        return chunk if number == _DIRECTORY else with_columns(chunk, self._stored)
+
     def late(self, side: int, rows: pa.Table, watermark: int) -> Late:
         if self.forget is None:
             return timely(rows)
@@ -98,6 +131,17 @@ class Latest(Kernel):
                 written[slot] = state[slot]
         put = {slot: self._remembered(table, watermark).combine_chunks() for slot, table in written.items()}
         return self._result(state, new.select(self._given).cast(self.output), put, directory)
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """The last row of each key that is remembered."""
+        tables = [self.fitted(number, state[number]) for number in state if number != _DIRECTORY]
+        rows = self._remembered(together(self._stored, tables), watermark)
+        columns = {**picked(rows, self.keys), **picked(rows, [*self._order, *self._given], [*self.keys, TIME])}
+        return laid_out({EVENT_TIME: instants(rows.column(TIME))}, columns)
 
     def _last_rows(self, rows: pa.Table) -> pa.Table:
         """The last row of each key."""

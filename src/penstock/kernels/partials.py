@@ -55,6 +55,11 @@ class Partial(ABC):
     def merge(self, columns: Columns, spans: Spans) -> Columns:
         """Of every span of rows."""
 
+    def nothing(self, count: int) -> Columns:
+        """Of so many groups without a value."""
+        zeros = pa.array(np.zeros(count, np.int64))
+        return self.lift(pa.table({TIME: zeros, str(self.column): pa.nulls(count, self.type)}))
+
     def start(self, rows: pa.Table, groups: Grouped) -> Columns:
         """Of every group of rows."""
         order = pa.array(groups.order)
@@ -84,6 +89,9 @@ class RowCount(Partial):
 
     def lift(self, rows: pa.Table) -> Columns:
         return [pa.array(np.ones(rows.num_rows, np.int64))]
+
+    def nothing(self, count: int) -> Columns:
+        return [pa.array(np.zeros(count, np.int64))]
 
     def start(self, rows: pa.Table, groups: Grouped) -> Columns:
         return [pa.array(groups.sizes)]

@@ -9,16 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.aggregate import Aggregate
-from penstock.kernels.base import NO_WATERMARK, TIME, Kernel, Late, Result, State, late_by_time
-from penstock.kernels.rolling_history import Layout, Part, instants, joined
+from penstock.kernels.base import (
+    NO_WATERMARK,
+    TIME,
+    Kernel,
+    Late,
+    Result,
+    State,
+    changed_types,
+    columns_of,
+    differing,
+    late_by_time,
+    with_columns,
+)
+from penstock.kernels.rolling_history import Layout, Part, instants, joined, single
 from penstock.kernels.rolling_runs import Shelf
+from penstock.kernels.shown import EVENT_TIME, flags, laid_out, nulls, picked
+from penstock.kernels.shown import instants as as_instants
 from penstock.kernels.trailing import Bools, Ints, intervals, last_of_pairs, most_keys, time_order
-from penstock.kernels.trailing_columns import CODED, Argument, Codes, aggregated, kept_as, result_type
+from penstock.kernels.trailing_columns import CODED, PRESENT, Argument, Codes, aggregated, kept_as, result_type
 
 _LEFT = 0
 """The chunk with the time up to which waiting rows have left, if some of them are still in their runs."""
@@ -91,6 +106,35 @@ class Rolling(Kernel):
     def _history(self) -> Shelf:
         return Shelf(_HISTORY, max(self.over // _SEGMENTS, _LEAST_WIDTH))
 
+    def layout(self) -> dict[str, Any]:
+        return {
+            "kernel": "Rolling",
+            "keys": [[name, str(self.input.field(name).type)] for name in self.keys],
+            "over": self.over,
+            "at_once": self.at_once,
+            "last_only": self._only_distinct,
+            "values": {name: way for name, (_, way) in self._layout.columns.items()},
+            "columns": columns_of(self.input),
+        }
+
+    def unfit(self, before: Mapping[str, Any]) -> str | None:
+        """Of rows that are known, what was kept must be enough; values that are new are null in them."""
+        now = self.layout()
+        free = {name: now[name] for name in ("last_only", "values", "columns")}
+        if before.get("kernel") != "Rolling":
+            return differing(before, now)
+        if before.get("last_only") and not self._only_distinct:
+            return "only the last row with each different value was kept"
+        ways = before["values"]
+        if any(ways.get(name) == PRESENT and way != PRESENT for name, way in now["values"].items()):
+            return "of values that were only counted nothing else is known"
+        return differing({**before, **free}, now) or changed_types(before["columns"], now["columns"])
+
+    def fitted(self, number: int, chunk: pa.Table) -> pa.Table:
+        if number == _LEFT:
+            return chunk
+        return with_columns(chunk, self.input) if self._waiting.on([number]) else self._layout.fitted(chunk, self.input)
+
     def late(self, side: int, rows: pa.Table, watermark: int) -> Late:
         return late_by_time(rows, watermark)
 
@@ -105,6 +149,62 @@ class Rolling(Kernel):
         left = self._history.on({*state, *change.put} - change.drop)
         change.wakes += [self._history.end(run) + self.over for run in left[:1]]
         return Result(main, put=change.put, drop=sorted(change.drop), wake=min(change.wakes, default=None))
+
+    @property
+    def reach(self) -> tuple[int | None, int]:
+        return self.over, 0
+
+    @property
+    def waits(self) -> bool:
+        return not self.at_once
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """Rows that wait, whole, and of those that have left what later intervals need.
+
+        Of a value that is only counted it is known whether it was there.
+        """
+        chunks = {number: self.fitted(number, state[number]) for number in state}
+        waiting = pa.concat_tables(
+            [self.input.empty_table(), *(chunks[run].select(self.input.names) for run in self._waiting.on(chunks))]
+        )
+        waiting = waiting.filter(pa.array(instants(waiting) > watermark)).combine_chunks()
+        runs = [chunks[run] for run in self._history.on(chunks)]
+        parts, nothing, dictionaries = self._layout.read(runs, self.input.empty_table())
+        kept = joined([*parts, nothing])[0].since(watermark + 1 - self.over)
+        if self._only_distinct:
+            kept = kept.pick(self._last_occurrences(kept, dictionaries, watermark))
+        return pa.concat_tables([self._shown_waiting(waiting), self._shown_kept(kept, dictionaries)])
+
+    @cached_property
+    def _shown_arguments(self) -> dict[str, str]:
+        """Kept arguments by the names they are shown under."""
+        ways = {name: way for name, (_, way) in self._layout.columns.items()}
+        named = {f"{source} is there" if ways[name] == PRESENT else source: name
+                 for name, source in self._arguments.items()}  # fmt: skip
+        return {shown: name for shown, name in named.items() if shown not in self.keys}
+
+    def _shown_waiting(self, rows: pa.Table) -> pa.Table:
+        arguments = {
+            shown: single(rows.column(self._arguments[name])).is_valid()
+            if self._layout.columns[name][1] == PRESENT
+            else single(rows.column(self._arguments[name]))
+            for shown, name in self._shown_arguments.items()
+        }
+        columns = {**picked(rows, self.keys), **arguments, **picked(rows, self.passed, [*self.keys, *arguments])}
+        told = {"waits": flags(True, rows.num_rows), EVENT_TIME: as_instants(rows.column(TIME))}
+        return laid_out(told, columns)
+
+    def _shown_kept(self, part: Part, dictionaries: Mapping[str, pa.Array]) -> pa.Table:
+        rows, run = len(part.time), self._layout.write(part, dictionaries)
+        keys = {name: single(run.column(_key_column(name))) for name in self.keys}
+        arguments = {shown: single(run.column(name)) for shown, name in self._shown_arguments.items()}
+        columns = {**keys, **arguments, **nulls(self.input, self.passed, rows, [*keys, *arguments])}
+        told = {"waits": flags(False, rows), EVENT_TIME: as_instants(run.column(TIME))}
+        return laid_out(told, columns)
 
     def _due(self, state: State, new: pa.Table, watermark: int, change: _Change) -> pa.Table:
         """The rows that leave now. Others wait in the run they came with; what has left of it stays in it for a while.

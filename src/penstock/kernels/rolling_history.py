@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.kernels.base import TIME
 from penstock.kernels.columns import canonical
 from penstock.kernels.trailing import Ints, time_order
-from penstock.kernels.trailing_columns import CODED, PRESENT
+from penstock.kernels.trailing_columns import CODED, PLAIN, PRESENT
 
 Selection: TypeAlias = slice | NDArray[Any]
 Values: TypeAlias = NDArray[Any] | pa.Array
@@ -63,6 +63,19 @@ class Layout:
 
     columns: Mapping[str, tuple[str, str]]
 
+    def fitted(self, run: pa.Table, schema: pa.Schema) -> pa.Table:
+        """A run of another layout as one of this: of what was not kept, nothing is known."""
+        if run.schema.names == [TIME, *self.columns] and all(
+            _way(run.schema.field(name).type) == way for name, (_, way) in self.columns.items()
+        ):
+            return run
+        arrays = [run.column(TIME)]
+        for name, (source, way) in self.columns.items():
+            kind = schema.field(source).type
+            known = single(run.column(name)) if name in run.schema.names else None
+            arrays.append(_as_kept(known, kind, way, run.num_rows))
+        return pa.table(arrays, names=[TIME, *self.columns])
+
     def coded(self) -> list[str]:
         return [name for name, (_, way) in self.columns.items() if way == CODED]
 
@@ -94,6 +107,22 @@ class Layout:
         return pa.Table.from_arrays(arrays, [TIME, *self.columns])
 
 
+def _way(kind: pa.DataType) -> str:
+    return CODED if pa.types.is_dictionary(kind) else PRESENT if pa.types.is_boolean(kind) else PLAIN
+
+
+def _as_kept(known: pa.Array | None, kind: pa.DataType, way: str, count: int) -> pa.Array:
+    if known is not None and _way(known.type) == way:
+        return known
+    if known is None:
+        values = pa.nulls(count, kind)
+    else:
+        values = known.dictionary_decode() if pa.types.is_dictionary(known.type) else known
+    if way == CODED:
+        return canonical(values).dictionary_encode(null_encoding="encode")
+    return values.is_valid() if way == PRESENT else values
+
+
 def single(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -112,6 +141,10 @@ def flags(column: pa.Array) -> NDArray[np.bool_]:
 
 def _coded(kept: Sequence[pa.Array], added: pa.Array) -> tuple[list[NDArray[Any]], pa.Array]:
     """The numbers of values in one common dictionary. Of runs only their dictionaries are looked at."""
+    if not len(added):
+        # Arrow forgets pieces without values; so that there is one for them all the same, it is a null for a moment.
+        codes, dictionary = _coded(kept, pa.nulls(1, added.type))
+        return [*codes[:-1], codes[-1][:0]], dictionary
     pieces = pa.chunked_array([*(column.dictionary for column in kept), added], added.type)
     encoded = pieces.dictionary_encode(null_encoding="encode")
     numbers = [piece.indices.to_numpy() for piece in encoded.chunks]

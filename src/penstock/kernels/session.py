@@ -8,7 +8,7 @@ with the newest. So runs are dropped whole when their time is over, and what has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,18 @@ import pyarrow as pa
 
 from penstock.kernels.aggregate import Aggregate
 from penstock.kernels.aggregates import INSTANT, Aggregation, output_schema
-from penstock.kernels.base import BUCKET, NO_WATERMARK, TIME, Kernel, Late, Result, State
+from penstock.kernels.base import (
+    BUCKET,
+    NO_WATERMARK,
+    TIME,
+    Kernel,
+    Late,
+    Result,
+    State,
+    changed_types,
+    columns_of,
+    differing,
+)
 from penstock.kernels.columns import Codes, changes, key_codes, key_fields, numbers, sort_order
 from penstock.kernels.runs import META, Runs
 from penstock.kernels.spans import Spans
@@ -68,6 +79,21 @@ class Session(Kernel):
         """How long the places are by which the state is kept."""
         return max(self.gap // 8, 1)
 
+    def layout(self) -> dict[str, Any]:
+        return {
+            "kernel": "Session",
+            "keys": columns_of(pa.schema(key_fields(self.input, self.keys))),
+            "gap": self.gap,
+            "values": self.aggregation.parts,
+        }
+
+    def unfit(self, before: Mapping[str, Any]) -> str | None:
+        now = self.layout()
+        return differing({**before, "values": now["values"]}, now) or changed_types(before["values"], now["values"])
+
+    def fitted(self, number: int, chunk: pa.Table) -> pa.Table:
+        return chunk if number == META else self.aggregation.fitted(chunk, self._state)
+
     def late(self, side: int, rows: pa.Table, watermark: int) -> Late:
         """A row is late if a session of it alone would have been closed."""
         late = numbers(rows.column(TIME)) + self.gap <= watermark
@@ -96,6 +122,23 @@ class Session(Kernel):
             return Result(self.output.empty_table(), None, self._with_note(runs, due, done), sorted(runs.drop), due)
         runs = Runs(state, lambda table: self._merged(self._alive(table, watermark)), self._places)
         return self._close(runs, arrived, watermark, done)
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """The sessions that have not ended, as they are; each ends a gap after its last row unless another comes."""
+        _, done = _noted(state)
+        tables = [self.fitted(number, state[number]) for number in state if number != META]
+        table = self._alive(pa.concat_tables([self._state.empty_table(), *tables]), done).combine_chunks()
+        codes = key_codes(table, self.keys)
+        chains = _chains(codes, numbers(table.column(_START)), numbers(table.column(_LAST)), self.gap)
+        return self._results(table, codes, chains, chains.last + self.gap > watermark)
 
     def _close(self, runs: Runs, arrived: pa.Table, watermark: int, done: int) -> Result:
         """Gives the sessions that have ended, and moves fragments of others that are due."""

@@ -6,7 +6,7 @@ any other, equal to each other. Columns of lists and maps are the exception: the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,6 +70,13 @@ class Logs:
     def between(self, log: int, first: int, last: int) -> list[pa.Table]:
         """The rows of these times, and maybe more."""
         return [self._read(part) for part in self._of(log) if part.first <= last and part.last >= first]
+
+    def after(self, log: int, until: int) -> Iterator[pa.Table]:
+        """The rows that count and are later than a time."""
+        for part in self._of(log):
+            table = self._read(part)
+            times = self._times(table)
+            yield table.filter(pa.array((times > until) & (times >= part.first)))
 
     def expire(self, log: int, until: int) -> None:
         """Removes chunks that have no rows after a time."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.kernels.base import BUCKET, TIME, Kernel, Late, Result, State
+from penstock.kernels.shown import laid_out, picked
 from penstock.kernels.slots import Logs, best_rows, key_codes, matched, sort_keys, together
 
 WINDOW = "_window"
@@ -86,6 +87,33 @@ class TopN(Kernel):
             *(last + self.size + self.allowed for last in logs.lasts(_GIVEN)),
         ]
         return Result(main, corrections, logs.put(), logs.drop(), min(wakes, default=None))
+
+    @property
+    def reach(self) -> tuple[int | None, int]:
+        return self.size, 0
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """The lists of windows that are open, or that can still be corrected, as they are."""
+        logs = Logs({number: self.fitted(number, state[number]) for number in state}, WINDOW)
+        closed, gone = watermark - self.size, watermark - self.size - self.allowed
+        rows = together(self._rows, [*logs.after(_OPEN, closed), *logs.after(_GIVEN, gone)]).combine_chunks()
+        ranks = np.zeros(0, np.int64)
+        if rows.num_rows:
+            best, ranks = self._best(rows, key_codes(rows, self._group))
+            rows = rows.take(pa.array(best))
+        windows = _numbers(rows, WINDOW)
+        bounds = {"window_start": windows, "window_end": windows + self.size, "rank": ranks + 1}
+        told = {name: pa.array(values).cast(self.output.field(name).type) for name, values in bounds.items()}
+        columns = {**picked(rows, self.keys), **picked(rows, self.passed, self.keys)}
+        return laid_out(told, columns)
 
     def _windows(self, rows: pa.Table) -> np.ndarray:
         return _numbers(rows, TIME) // self.size * self.size

@@ -6,7 +6,7 @@ its results are merged from its panes then; or results are given after each batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.kernels.aggregate import Aggregate
 from penstock.kernels.aggregates import INSTANT, Aggregation, output_schema
-from penstock.kernels.base import BUCKET, TIME, Kernel, Late, Result, State
+from penstock.kernels.base import BUCKET, TIME, Kernel, Late, Result, State, changed_types, columns_of, differing
 from penstock.kernels.columns import Codes, key_codes, key_fields, numbers, placed, plain
 from penstock.kernels.panes import PaneRows, Panes, touched_windows
 from penstock.kernels.runs import Runs
@@ -87,6 +87,28 @@ class Window(Kernel):
         keys = key_fields(self.input, self.keys)
         return pa.schema([pa.field(_PANE, pa.int64()), *since, *keys, *self.aggregation.kept])
 
+    def layout(self) -> dict[str, Any]:
+        return {
+            "kernel": "Window",
+            "keys": columns_of(pa.schema(key_fields(self.input, self.keys))),
+            "size": self.size,
+            "slide": self.panes.slide,
+            "emit": self.emit,
+            "since": self._tells_since,
+            "values": self.aggregation.parts,
+        }
+
+    def unfit(self, before: Mapping[str, Any]) -> str | None:
+        """Other values are merged from now on. Windows that were to be given when they close would never be given."""
+        now = self.layout()
+        if (before.get("emit"), self.emit) == ("close", "update"):
+            return "windows that are open would not be given unless further rows come for them"
+        free = {"values": now["values"], "emit": now["emit"]}
+        return differing({**before, **free}, now) or changed_types(before["values"], now["values"])
+
+    def fitted(self, number: int, chunk: pa.Table) -> pa.Table:
+        return self.aggregation.fitted(chunk, self._state)
+
     def late(self, side: int, rows: pa.Table, watermark: int) -> Late:
         """A row has missed the windows that by the watermark can no longer change."""
         pane = numbers(rows.column(TIME)) // self.panes.width
@@ -136,6 +158,37 @@ class Window(Kernel):
         self._store(runs, _within(arrived, alive, None))
         corrected = self._output(corrections) if self._kept else None
         return Result(self._output(main), corrected, runs.put, sorted(runs.drop), self._wake(runs, watermark, alive))
+
+    @property
+    def reach(self) -> tuple[int | None, int]:
+        return self.size, 0
+
+    @property
+    def waits(self) -> bool:
+        return self.emit == "close"
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        return self.keys
+
+    def shown(self, state: State, watermark: int) -> pa.Table:
+        """The windows that can still change, as they are: those that are open, and those kept for late rows."""
+        first = self.panes.closed_by(watermark - self._kept) + 1
+        tables = [self.fitted(number, state[number]) for number in state]
+        table = pa.concat_tables([self._state.empty_table(), *tables]).combine_chunks()
+        table = _within(table, self.panes.panes_of(first)[0], None)
+        if not table.num_rows:
+            return self.output.empty_table()
+        codes = key_codes(table, self.keys)
+        ordered = PaneRows.sorted(self.panes, codes.codes, codes.count, _pane(table))
+        spans, windows = ordered.all_windows(first, self.panes.last_window(int(_pane(table).max())))
+        keys, kept = ordered.codes[spans.lo], self._taken(table, ordered.order)
+        if self._tells_since:
+            kept, spans = _counted(kept, spans, windows)
+            filled = spans.sizes > 0
+            spans = Spans(spans.lo[filled], spans.hi[filled], spans.rows)
+            keys, windows = keys[filled], windows[filled]
+        return self._output(self._results(kept, spans, codes, keys, windows))
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}

@@ -21,8 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from penstock.components.base import Carried, KernelInput
-from penstock.components.shared.event_time import micros_of, with_event_time
-from penstock.engine.state.carrier import _as_pandas
+from penstock.components.shared.event_time import hold_of, micros_of, with_event_time
+from penstock.engine.state.advance import as_pandas
 from penstock.engine.state.carry import carry
 from penstock.kernels.base import TIME, Kernel, Late, Result, State, late_by_time
 from penstock.testing import Harness
@@ -89,7 +89,7 @@ class Stream:
             rows = with_event_time(rows, "ts", 0, hold=int(self.hold * SECOND))
         packed = rows.select(micros_of(rows, "ts").alias(TIME), "id", "k")
         carried = Carried(Waiting(int(self.wait * SECOND)), (KernelInput(packed, ("k",)),))
-        return carry("waiting", carried, [rows], 16, None)
+        return carry("waiting", carried, [rows], hold_of(rows), 16, None)
 
     def feed(self, *rows: tuple[int, str, float]) -> None:
         number = len(list((self.folder / "in").iterdir()))
@@ -177,7 +177,7 @@ def test_values_of_every_type_leave_as_they_are(kind: str) -> None:
     type, values = KINDS[kind]
     rows = pa.table({"value": pa.array(values, type)})
     schema = StructType([StructField("_0", from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))])
-    (frame,) = _as_pandas(rows)
+    (frame,) = as_pandas(rows)
     # What Spark's worker does with the frames it is given.
     batch = PandasToArrowConversion.convert(
         [frame], schema, timezone="UTC", safecheck=True, arrow_cast=True, assign_cols_by_name=True

@@ -1,121 +1,46 @@
-"""Carries a kernel on Spark's state store: one bucket at a time, woken by rows or by the watermark."""
+"""What Spark calls for each bucket of a stateful step: woken by rows or by the watermark.
+
+Spark starts a process of its own for each stateful step when a query begins, only to hear which state the step keeps.
+So this module loads nothing, and the work is unpacked when it is first needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-
-from penstock.engine.state.chunks import StoredChunks, decode
-from penstock.engine.state.counters import Counters
-from penstock.engine.state.pack import micros, watermark_before
-from penstock.kernels.base import Kernel, Result
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
-_ROWS_OUT = 1 << 17
+    from penstock.engine.state.advance import Advance
 
 
 class Carrier(StatefulProcessor):
-    """What Spark calls for each bucket. `sides` is how many inputs the kernel has."""
+    """Carries a kernel on Spark's state store."""
 
-    def __init__(self, kernel: Kernel, step: str, sides: int, hold: int, counters: Counters | None) -> None:
-        self.kernel = kernel
-        self.step = step
-        self.sides = sides
-        self.hold = hold
-        self.counters = counters
+    def __init__(self, advance: Advance) -> None:
+        self.packed: bytes = cloudpickle.dumps(advance)  # type: ignore[no-untyped-call]
+        self.unpacked: Advance | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
         self.store = handle.getMapState("chunks", "number bigint", "data binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
-        parts: list[list[pa.Table]] = [[] for _ in range(self.sides)]
-        for frame in rows:
-            for side, data in zip(frame["side"], frame["rows"], strict=True):
-                parts[side].append(decode(data))
-        chunks = StoredChunks(self.store, self.step, int(key[0]))
-        if chunks.index.timer is not None:
-            # Were it due, Spark would call a second time for what is done now.
-            self.handle.deleteTimer(chunks.index.timer)
-            chunks.index.timer = None
-        yield from self._advance(chunks, parts, timerValues)
+        return self._advance().with_rows(self.handle, self.store, int(key[0]), rows, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        chunks = StoredChunks(self.store, self.step, int(key[0]))
-        chunks.index.timer = None
-        yield from self._advance(chunks, [[] for _ in range(self.sides)], timerValues)
+        return self._advance().woken(self.handle, self.store, int(key[0]), timerValues)
 
-    def _advance(
-        self, chunks: StoredChunks, parts: Sequence[Sequence[pa.Table]], timer_values: TimerValues
-    ) -> Iterator[pd.DataFrame]:
-        watermark = micros(_watermark(timer_values), self.hold)
-        try:
-            result = self.kernel.advance(chunks, parts, watermark, watermark_before(self.hold))
-        except OverflowError as error:
-            raise OverflowError(f"step '{self.step}': {error}") from None
-        chunks.save(result.put, result.drop, self._timer(result))
-        if result.corrections is not None and result.corrections.num_rows:
-            if self.counters is not None:
-                self.counters.corrections.add(result.corrections.num_rows)
-            yield from _as_pandas(result.corrections)
-        yield from _as_pandas(result.main)
-
-    def _timer(self, result: Result) -> int | None:
-        """Sets Spark's timer for when the kernel wants to be woken."""
-        if result.wake is None:
-            return None
-        timer = -(-(result.wake + self.hold) // 1000)
-        self.handle.registerTimer(timer)
-        return timer
+    def _advance(self) -> Advance:
+        if self.unpacked is None:
+            found: Advance = cloudpickle.loads(self.packed)
+            self.unpacked = found
+        return self.unpacked
 
     def close(self) -> None:
         """Nothing is held beyond a task but chunks a later one may use."""
-
-
-def _watermark(timer_values: TimerValues) -> int:
-    return max(int(timer_values.getCurrentWatermarkInMs()), 0)
-
-
-@cache
-def _frame_class() -> type[pd.DataFrame]:
-    """A class of rows whose columns stay as they are.
-
-    Made when first needed: the process that Spark starts beside each query has no use for pandas, and importing it
-    would hold the first batch up for half a second.
-    """
-    import pandas as pd
-
-    class Column(pd.Series):
-        """Spark takes nested values apart with `apply`, which would lose NaN and stumble over nulls and maps."""
-
-        def apply(self, *_: Any, **__: Any) -> Any:
-            return self
-
-    class Frame(pd.DataFrame):
-        @property
-        def _constructor(self) -> type[pd.DataFrame]:
-            return Frame
-
-        @property
-        def _constructor_sliced(self) -> type[pd.Series[Any]]:
-            return Column
-
-    return Frame
-
-
-def _as_pandas(rows: pa.Table) -> Iterator[pd.DataFrame]:
-    """Rows as Spark takes them: pandas in name, Arrow inside, so that nothing is converted."""
-    if not rows.num_rows:
-        return
-    import pandas as pd
-
-    frame = _frame_class()
-    for start in range(0, rows.num_rows, _ROWS_OUT):
-        yield frame(rows.slice(start, _ROWS_OUT).combine_chunks().to_pandas(types_mapper=pd.ArrowDtype))

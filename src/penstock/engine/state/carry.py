@@ -10,7 +10,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.components.base import Carried, KernelInput
 from penstock.components.shared.arrow import in_arrow
-from penstock.components.shared.event_time import delay_of, hold_of, with_event_time
+from penstock.components.shared.event_time import delay_of, with_event_time
+from penstock.engine.state.advance import Advance
 from penstock.engine.state.carrier import Carrier
 from penstock.engine.state.counters import Counters
 from penstock.engine.state.pack import PACKED, packer
@@ -23,15 +24,17 @@ if TYPE_CHECKING:
 
 
 def carry(
-    step: str, carried: Carried, inputs: Sequence[DataFrame], buckets: int, counters: Counters | None
+    step: str, carried: Carried, inputs: Sequence[DataFrame], hold: int, buckets: int, counters: Counters | None
 ) -> DataFrame:
-    """The rows of a stateful step. `inputs` are the frames it reads, whose event times are known."""
-    hold = max(hold_of(frame) for frame in inputs)
+    """The rows of a stateful step. `inputs` are the frames it reads, whose event times are known.
+
+    `hold` is by how much their rows may be older than the watermark, in microseconds.
+    """
     packed = reduce(
         lambda left, right: left.unionByName(right),
         [_packed(carried, side, rows, hold, buckets, counters) for side, rows in enumerate(carried.inputs)],
     )
-    processor = Carrier(carried.kernel, step, len(carried.inputs), hold, counters)
+    processor = Carrier(Advance(carried.kernel, step, len(carried.inputs), hold, counters))
     rows = packed.groupBy("bucket").transformWithStateInPandas(
         statefulProcessor=processor,
         outputStructType=from_arrow_schema(carried.kernel.output, prefer_timestamp_ntz=True),

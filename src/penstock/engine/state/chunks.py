@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,11 +72,20 @@ _KEPT = Kept()
 """One for the process: a worker serves many tasks, one at a time."""
 
 
+Fitted = Callable[[int, pa.Table], pa.Table]
+"""A chunk, by its number, as its reader wants it."""
+
+
+def _as_it_is(number: int, chunk: pa.Table) -> pa.Table:
+    return chunk
+
+
 class StoredChunks(Mapping[int, pa.Table]):
     """The chunks of one bucket, read when asked for. `store` is Spark's map state of the bucket being handled."""
 
-    def __init__(self, store: Any, step: str, bucket: int, kept: Kept = _KEPT) -> None:
+    def __init__(self, store: Any, step: str, bucket: int, kept: Kept = _KEPT, fitted: Fitted | None = None) -> None:
         self.store = store
+        self.fitted = fitted or _as_it_is
         self.place = (step, bucket)
         self.kept = kept
         found = store.getValue((_INDEX,))
@@ -89,7 +98,8 @@ class StoredChunks(Mapping[int, pa.Table]):
         if table is None:
             table = decode(self.store.getValue((number,))[0])
             self.kept.put((*self.place, number), version, table)
-        return table
+        # What a worker keeps may be from before a change of the step, like what is stored.
+        return self.fitted(number, table)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.index.versions)
