@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.components.base import Batch, SinkContext
 from penstock.components.shared import crashpoints
+from penstock.components.shared.going_back import read_manifests
 from penstock.components.shared.manifests import (
     FOLDER,
     Cover,
@@ -36,7 +37,7 @@ from penstock.components.shared.manifests import (
     written_for,
 )
 from penstock.components.shared.storage import StoredFile
-from penstock.components.sinks.files import Files, FilesWriter, read_manifests
+from penstock.components.sinks.files import Files, FilesWriter
 from penstock.errors import PenstockError
 
 DAY = 86_400.0

@@ -135,6 +135,38 @@ def test_a_fatal_error_that_the_client_tells_beside_its_result_is_told_as_others
     assert kafka_sink._told(lambda: 3) == 3
 
 
+def test_messages_are_not_taken_back_but_their_number_can_be(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    old = writer(kafka, kafka_topic, tmp_path, 1)
+    before = old.position()
+    for number in range(2):
+        assert old.write(Batch("p", "l", 1, number), spark.range(number, number + 1))
+    position = old.position()
+    assert (before, position) == ({"batch": -1}, {"batch": 1})
+    old.rewind(1, position)
+    assert old.write(Batch("p", "l", 1, 2), spark.range(2, 3))
+    new = writer(kafka, kafka_topic, tmp_path, 2)
+    for batch, held in ((1, position), (-1, before)):
+        with pytest.raises(PenstockError, match="SINK_CANNOT_REWIND"):
+            new.rewind(batch, held)
+    with pytest.raises(PenstockError, match="SINK_FENCED"):
+        old.forget(0)
+    for _ in range(2):
+        new.forget(1)
+    new.rewind(1, position)
+    assert new.write(Batch("p", "l", 2, 1), spark.range(1)) is False
+    assert new.write(Batch("p", "l", 2, 2), spark.range(2, 4))
+    assert ids(kafka, kafka_topic) == [0, 1, 2, 2, 3]
+
+
+def test_a_broker_that_has_forgotten_the_number_does_not_pass_for_one_that_got_nothing(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    with pytest.raises(PenstockError, match="forgotten"):
+        writer(kafka, kafka_topic, tmp_path, 1).rewind(3, {"batch": 3})
+
+
 def test_a_restarted_broker_is_waited_for(tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str) -> None:
     chance = random.Random(7)
     sink = writer(kafka, kafka_topic, tmp_path, 1)

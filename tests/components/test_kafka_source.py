@@ -14,10 +14,13 @@ from tests.components.looking import problems_of
 from tests.engine.running import Outcome, run, table
 from tests.faults.victim import committed_rows
 
+from penstock.components.base import Format, ReadContext
 from penstock.components.sources.kafka import Kafka as KafkaSource
 from penstock.errors import PenstockError
+from penstock.spec.pipeline import Source as SourceSpec
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from tests.conftest import Project
     from tests.servers.kafka import Kafka
 
@@ -228,3 +231,29 @@ def test_a_login_works_through_spark_too(
     text = body(kafka, f"topic: [{kafka_topic}]", f"startingOffsets: earliest, {security}")
     go(project, text.replace(kafka.bootstrap, kafka.sasl_bootstrap))
     assert stored(project, "id") == [(1,)]
+
+
+def test_messages_can_be_read_again_from_a_time_on(
+    project: Project, kafka: Kafka, kafka_topic: str, spark: SparkSession
+) -> None:
+    """Up to those that are there now, with what cannot be read among them."""
+    base = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(hours=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number, text in enumerate([*lines(0, 1, 2, 3), "broken"]):
+        producer.produce(kafka_topic, text.encode(), timestamp=int(base.timestamp() * 1000) + number * 1000)
+    assert producer.flush(10) == 0
+    node = next(iter(project.build(body(kafka, f"topic: [{kafka_topic}]", "columns: {o: offset}")).of_kind("source")))
+    source, spec = node.component, node.spec
+    assert isinstance(source, KafkaSource)
+    assert isinstance(spec, SourceSpec)
+    assert isinstance(spec.format, Format)
+    context = ReadContext(spark, "rows", project.folder, project.folder, spec.format)
+
+    def offsets(found: KafkaSource) -> list[tuple[int, int | None]]:
+        return sorted((row.o, row.id) for row in found.read_all(context).collect())
+
+    everything = [(0, 0), (1, 1), (2, 2), (3, 3), (4, None)]
+    assert offsets(source) == [], "it starts at the end unless it is told otherwise"
+    assert offsets(source.written_since(None)) == everything
+    assert offsets(source.written_since(base + dt.timedelta(seconds=2))) == everything[2:]
+    assert offsets(source.written_since(base + dt.timedelta(hours=2))) == []

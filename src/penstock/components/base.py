@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from penstock.errors import Problem
-from penstock.spec.fields import Config
+from penstock.errors import PenstockError, Problem
+from penstock.spec.fields import Change, Config
 from penstock.spec.pipeline import LatePolicy
 
 if TYPE_CHECKING:
@@ -154,8 +155,13 @@ class Source(Component, ABC):
     """Whether all it holds can be read at once, so that it can be the history of another source."""
     in_python: ClassVar[bool] = False
     """Whether rows travel to Python, whatever the format."""
+    repeatable: ClassVar[bool] = False
+    """Whether what was read can be read again from the beginning to the same position, as long as it is kept."""
     batch_limit: ClassVar[Literal["max_rows_per_batch", "max_files_per_batch"] | None] = None
     """The field that says how much one batch reads; a source without one cannot be throttled."""
+
+    reads_ranges: ClassVar[bool] = False
+    """Whether the rows of several batches can be read as those of one: all that lies between two of its offsets."""
 
     @property
     def read_through(self) -> Source:
@@ -174,6 +180,10 @@ class Source(Component, ABC):
     def read_all(self, context: ReadContext) -> DataFrame:
         """What there is now, as a frame that is not streaming; for sources that are bounded."""
         raise NotImplementedError(f"{self.name} has no end")
+
+    def written_since(self, time: dt.datetime | None) -> Self:
+        """The same, of which `read_all` may leave out what was written before a time; None: leave nothing out."""
+        return self
 
     def place(self) -> Column | None:
         """An expression over the frame that tells where a row was read, for dead letters."""
@@ -257,6 +267,8 @@ class Carried:
     """Whether the kernel needs a watermark."""
     keys: tuple[str, ...] = ()
     """What state is kept by, in words for people; default: what the step says."""
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    """What columns of its state are called when they are shown; None for those that say nothing new."""
 
 
 class Step(Component, ABC):
@@ -302,6 +314,10 @@ class Step(Component, ABC):
         """The columns by which state is kept, if the step keeps any."""
         return ()
 
+    def state_after(self, before: Self) -> tuple[Change, str] | None:
+        """What becomes of the state that the step kept as it was before, in words; None if its fields tell that."""
+        return None
+
 
 class KernelStep(Step):
     """A step that keeps state: it always names a kernel, and the engine carries it."""
@@ -342,8 +358,61 @@ class SinkWriter(ABC):
         """
         return ()
 
+    # --- going back to a savepoint ------------------------------------------------------------------------
+
+    def position(self) -> dict[str, Any]:
+        """What is stored now, as JSON values, small enough for a savepoint; asked for between two batches."""
+        return {}
+
+    def rewind(self, batch: int, position: Mapping[str, Any]) -> None:
+        """Puts the sink back to what it held after `batch`, when `position` was what it said, or said a batch later.
+
+        Later batches can then be stored again, with other rows. Once begun, it may be asked for again, also by another
+        run after a crash; what is half done is finished then. Raises SINK_CANNOT_REWIND before anything is changed.
+        """
+        reason = "it has no way to take rows back"
+        raise cannot_rewind(type(self).__name__.strip("_"), batch, reason, "Fork the savepoint, into another place.")
+
+    def forget(self, batch: int) -> None:
+        """Sets back only the number of the last batch, so that later ones are stored again; their rows stay as well.
+
+        For those who take rows twice over no way back. Raises SINK_CANNOT_REWIND if the number cannot be told from
+        the rows.
+        """
+        self.rewind(batch, {})
+
+    def pin(self, name: str, position: Mapping[str, Any]) -> None:  # noqa: B027
+        """Keeps what going back to `position` takes from being tidied up, until `name` is released."""
+
+    def release(self, name: str) -> None:  # noqa: B027
+        """Ends what `pin` began; a name that is not known is fine."""
+
     def close(self) -> None:  # noqa: B027
         """Gives back what the sink holds."""
+
+
+def cannot_rewind(node: str, batch: int, reason: str, advice: str) -> PenstockError:
+    return PenstockError.of("SINK_CANNOT_REWIND", node=node, batch=batch, reason=reason, advice=advice)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Batches after one, up to and with another."""
+
+    after: int
+    until: int
+    position: Mapping[str, Any]
+    """What the sink said that it held after the first."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times after one, up to and with another, in a column."""
+
+    column: str
+    after: Any
+    until: Any
+    """Both as the sink stores them."""
 
 
 class Sink(Component, ABC):
@@ -365,6 +434,22 @@ class Sink(Component, ABC):
 
     def content(self, context: SinkContext, columns: Sequence[str]) -> Content | None:
         """What it holds now, with checksums over these columns; None if it cannot be read back."""
+        return None
+
+    # --- reading back what two versions of a pipeline store ------------------------------------------------
+
+    def as_stored(self, rows: DataFrame, context: SinkContext) -> DataFrame:
+        """Rows with their values as they would come back."""
+        return rows
+
+    def rows_between(self, context: SinkContext, columns: Sequence[str], part: Part) -> Iterable[Sequence[Any]] | None:
+        """The rows that these batches have stored, as values of these columns; None if it cannot tell that apart."""
+        return None
+
+    def rows_within(
+        self, context: SinkContext, columns: Sequence[str], times: Times | None
+    ) -> Iterable[Sequence[Any]] | None:
+        """The rows of a span of time, or all, as values of these columns; None if it cannot be read back."""
         return None
 
     @abstractmethod

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError, Problem, did_you_mean
+from penstock.spec.fields import Config
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,6 +45,32 @@ class Written:
     argument: str | None
     option: float | None = None
     condition: str | None = None
+
+
+COLUMN = "_value_"
+"""How names of columns begin that are computed for aggregates."""
+_PARTS = {"avg": {"sum", "count"}, "sum": {"sum", "count"}, "percentile": {"values"}, "top_k": {"values"}}
+"""What aggregates keep of rows, where several keep the same."""
+
+
+def kept_parts(values: Mapping[str, str]) -> dict[str, frozenset[tuple[str, str | None, str | None]]]:
+    """What each value keeps of rows: parts of aggregates, of what, and on which condition."""
+    written = {name: parse(name, text) for name, text in values.items()}
+    return {
+        name: frozenset((part, item.argument, item.condition) for part in _PARTS.get(item.function, {item.function}))
+        for name, item in written.items()
+    }
+
+
+def begun_anew(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The values that need something which was not kept of rows before."""
+    known = {part for parts in kept_parts(before).values() for part in parts}
+    return [name for name, parts in kept_parts(after).items() if not parts <= known]
+
+
+def same_but(before: Config, after: Config, *names: str) -> bool:
+    """Whether only these fields differ."""
+    return all(getattr(before, name) == getattr(after, name) for name in type(after).model_fields if name not in names)
 
 
 def parse(name: str, text: str, allowed: Mapping[str, str] | tuple[str, ...] = tuple(FUNCTIONS)) -> Written:
@@ -162,13 +190,31 @@ def argument_columns(
         if present and item.condition is None and item.argument in rows.columns:
             names[source] = str(item.argument)
         if source not in names:
-            names[source] = f"_value_{len(names)}"
+            names[source] = _column_name(*source)
             value = F.lit(1) if item.argument is None else F.expr(item.argument)
             column = value if item.condition is None else F.when(F.expr(item.condition), value)
             _refuse_aggregates(rows, node, item, column)
             columns[names[source]] = column.alias(names[source])
         aggregates.append(Aggregate(item.name, item.function, names[source], item.option))
     return columns, tuple(aggregates)
+
+
+def _column_name(argument: str | None, condition: str | None) -> str:
+    """The same for the same values, whichever other aggregates there are: state is kept under it."""
+    digest = hashlib.sha256(f"{argument}\0{condition}".encode()).hexdigest()
+    return f"{COLUMN}{digest[:10]}"
+
+
+def argument_labels(written: list[Written]) -> dict[str, str | None]:
+    """What columns that are computed for aggregates are called by people: as they are written."""
+    found: dict[str, str | None] = {}
+    for item in written:
+        text = "*" if item.argument is None else item.argument
+        name = _column_name(item.argument, item.condition)
+        for form in ("{}", "{} is there"):
+            whole = text if item.condition is None else f"{text} where {item.condition}"
+            found[form.format(name)] = form.format(whole)
+    return found
 
 
 def _refuse_aggregates(rows: DataFrame, node: str, item: Written, column: Column) -> None:

@@ -26,12 +26,54 @@ POINTS = (
 SINK_POINTS = ("sink.staged", "sink.compacting", "sink.compacted")
 """Points that only some sinks pass."""
 
+REWIND_POINTS = ("sink.rewinding",)
+"""Points that only a run passes which goes back to a savepoint; their batch is the one that it goes back to."""
+
 HISTORY_POINTS = ("history.copied", "history.read")
 """Points that only a run passes which reads history first; their batch is 0."""
 
+SAVEPOINT_POINTS = ("savepoint.linked", "savepoint.before_rename", "savepoint.after_rename")
+RESTORE_POINTS = ("restore.built", "restore.swapped", "restore.rewound")
+"""Points of taking a savepoint, and of going back to one; their batch is 0."""
+RESCALE_POINTS = ("rescale.copied", "rescale.repartitioned", "restore.built", "restore.swapped")
+GRAFT_POINTS = ("graft.copied", "graft.grafted", "restore.built", "restore.swapped")
+"""Points of dividing state anew, and of carrying it over to another version; their batch is 0."""
+CUTOVER_POINTS = (
+    "cutover.saved",
+    "cutover.forked",
+    "cutover.prepared",
+    "cutover.planned",
+    "cutover.stopped",
+    "cutover.caught_up",
+    "cutover.built",
+    "restore.built",
+    "restore.swapped",
+    "cutover.taken",
+)
+"""Points of a cut-over; their batch is 0."""
+
 MEANINGS = {
+    "restore.built": "a savepoint lies ready beside the state; nothing has been replaced",
+    "restore.swapped": "the state is that of the savepoint; sinks have not gone back yet",
+    "restore.rewound": "sinks have gone back too; that is not noted yet",
+    "rescale.copied": "state that is to be divided anew has been copied",
+    "rescale.repartitioned": "the copy is divided anew and compared; it has not taken the place of what was there",
+    "graft.copied": "state that is to be carried over to another version of the pipeline has been copied",
+    "graft.grafted": "the copy is as the other version wants it; it has not taken the place of what was there",
+    "cutover.saved": "the savepoint is taken from which a new version is to begin",
+    "cutover.forked": "the new version has a state of its own, as the savepoint has it",
+    "cutover.prepared": "the new version can begin to follow; that is not noted yet",
+    "cutover.planned": "a batch of the new version is planned, as the pipeline read it",
+    "cutover.stopped": "the pipeline has stopped, so that the new version can take over",
+    "cutover.caught_up": "the new version has read all that the pipeline has",
+    "cutover.built": "the state of the new version lies ready; it has not taken the place of what was there",
+    "cutover.taken": "the new version has taken over; what it was prepared with is still there",
+    "savepoint.linked": "the files of a savepoint are linked; batches go on",
+    "savepoint.before_rename": "a savepoint is complete, but has no name yet",
+    "savepoint.after_rename": "a savepoint is there; who asked for it does not know yet",
     "history.copied": "the history is sorted and copied; that is not noted yet",
     "history.read": "all of the history has been read; that is not noted yet",
+    "sink.rewinding": "a sink goes back to what it held after the batch, and is in the middle of it",
     "batch.start": "before anything of the batch is stored",
     "sink.before_write": "before a sink is handed its rows",
     "sink.staged": "rows are loaded beside the table; the transaction that merges them has not begun",

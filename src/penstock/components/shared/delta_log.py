@@ -7,7 +7,7 @@ those files that the table had at some version, its snapshot, and goes on with w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -58,6 +58,15 @@ def _added(action: Mapping[str, Any]) -> DataFile:
         raise Unreadable("its files have rows that are marked as deleted (deletion vectors)")
     stats = json.loads(action.get("stats") or "{}")
     return DataFile(relative(action["path"]), action["size"], stats.get("numRecords"), action["partitionValues"])
+
+
+def is_foreign(text: str, ours: Collection[str]) -> bool:
+    """Whether a version changes rows or the table itself and does not name one of our applications."""
+    actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+    if any(action.get("txn", {}).get("appId") in ours for action in actions):
+        return False
+    changes = [action.get(kind, {}).get("dataChange", False) for action in actions for kind in ("add", "remove")]
+    return any(changes) or any("metaData" in action or "protocol" in action for action in actions)
 
 
 def relative(path: str) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa  # noqa: TID253 - imported by the source only when it is re
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import admin as _admin
 from confluent_kafka.admin import AdminClient
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition  # noqa: TID253
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition  # noqa: TID253
 from pyspark.sql.pandas.types import from_arrow_schema  # noqa: TID253
 from pyspark.sql.streaming.datasource import (  # noqa: TID253
     ReadAllAvailable,
@@ -265,7 +265,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Stretch):
-            raise TypeError(f"{type(partition).__name__} is not a stretch of a topic")
+            return  # Where there are none, Spark asks for one that is nothing.
         for messages in _messages(self._settings, partition):
             yield _batch(messages, self._settings)
 
@@ -346,6 +346,21 @@ def _headers(message: Message) -> list[dict[str, Any]] | None:
     return None if not found else [{"key": pair[0], "value": pair[1]} for pair in found]
 
 
+class KafkaHistory(DataSourceReader):
+    """The messages from the start up to those that are there when it is asked."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._reader = KafkaReader(settings)
+
+    def partitions(self) -> list[InputPartition]:
+        first = self._reader.initialOffset()
+        last = self._reader.latestOffset(first, ReadAllAvailable())
+        return [*self._reader.partitions(first, last)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition)
+
+
 class KafkaTopics(DataSource):
     @classmethod
     def name(cls) -> str:
@@ -353,6 +368,9 @@ class KafkaTopics(DataSource):
 
     def schema(self) -> StructType:
         return from_arrow_schema(self._settings().schema)
+
+    def reader(self, schema: StructType) -> KafkaHistory:
+        return KafkaHistory(self._settings())
 
     def streamReader(self, schema: StructType) -> KafkaReader:
         return KafkaReader(self._settings())

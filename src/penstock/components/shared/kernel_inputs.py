@@ -63,6 +63,11 @@ def floating_keys(frame: DataFrame, by: tuple[str, ...]) -> tuple[tuple[str, ...
     return keys, [key_column(frame, name).alias(f"_key_{name}") for name in changed]
 
 
+def key_labels(by: Iterable[str], keys: Iterable[str]) -> dict[str, str | None]:
+    """What key columns of a kernel are called by people."""
+    return {key: name for name, key in zip(by, keys, strict=True) if name != key}
+
+
 def refuse_floating(frame: DataFrame, node: str, columns: Iterable[str]) -> None:
     """Raises if a key is a floating-point number, which is not the same for all who compute it."""
     for column in columns:

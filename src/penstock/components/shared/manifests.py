@@ -130,6 +130,8 @@ class Manifest:
     schema: dict[str, Any]
     """The columns, in Spark's own words."""
     files: tuple[File, ...]
+    timeline: int = 0
+    """How often the folder had gone back to a savepoint when it was written."""
 
     def to_json(self) -> str:
         """One line, so that Spark reads a folder of manifests as a table."""
@@ -141,6 +143,7 @@ class Manifest:
                 "batch": self.span.last,
                 "first": self.span.first,
                 "level": self.span.level,
+                "timeline": self.timeline,
                 "format": self.format,
                 "schema": self.schema,
                 "files": [{"path": file.path, "bytes": file.bytes} for file in self.files],
@@ -158,6 +161,7 @@ class Manifest:
             found["format"],
             found["schema"],
             tuple(File(file["path"], file["bytes"]) for file in found["files"]),
+            found.get("timeline", 0),
         )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMES = ("s3a", "s3")
-_BUCKET = re.compile(r"\w+://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)")
+BUCKET = re.compile(r"\w+://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)")
 _REGION = "us-east-1"
 _AMAZON = "s3.amazonaws.com"
 
@@ -53,7 +53,7 @@ class S3(Config):
             reason = f"{path} is no place in an object store"
             advice = "Leave `s3` out, or write the path as s3a://bucket/folder."
             yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice}, at=("path",))
-        elif is_s3(path) and not _BUCKET.match(path):
+        elif is_s3(path) and not BUCKET.match(path):
             reason = f"{path} does not name a bucket"
             advice = "Write s3a://bucket/folder; a bucket has lower-case letters, digits, dots and dashes."
             yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice}, at=("path",))

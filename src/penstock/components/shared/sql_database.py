@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.components.base import Times
 from penstock.components.shared.checksum import Content
 from penstock.components.shared.sql_text import is_nested
 from penstock.errors import PenstockError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 BATCHES = "_penstock_batches"
 REFUSED = "_penstock_refused"
+REWINDS = "_penstock_rewinds"
+COLUMNS = "_penstock_columns"
 STAGED = "_penstock_rows"
 DIRECT = "_penstock_direct"
 MERGED = "_penstock_merged"
@@ -71,6 +74,10 @@ class Layout:
     """Whether the table finds a row again whose key holds a null."""
     loadable: bool = True
     """Whether the table itself can be loaded like one of Penstock's own."""
+    batch_column: str | None = None
+    """The column, beside those of the rows, that holds the number of the batch."""
+    batch: int = -1
+    """The batch that is being stored."""
 
     @property
     def staged(self) -> dict[str, str]:
@@ -196,6 +203,10 @@ class Database(ABC):
             f"{rows} BIGINT NOT NULL, PRIMARY KEY (pipeline, sink)",
             REFUSED: f"{who}, batch BIGINT NOT NULL, number BIGINT NOT NULL, {row} {self.text_type} NOT NULL, "
             f"{error} {self.text_type} NOT NULL, PRIMARY KEY (pipeline, sink, batch, number)",
+            REWINDS: f"{who}, lineage {self.name_type} NOT NULL, number BIGINT NOT NULL, from_batch BIGINT NOT NULL, "
+            "to_batch BIGINT NOT NULL, PRIMARY KEY (pipeline, sink, lineage, number)",
+            COLUMNS: f"table_name {self.name_type} NOT NULL, column_name {self.name_type} NOT NULL, {who}, "
+            "PRIMARY KEY (table_name, column_name)",
         }
 
     def before_search(self, connection: Connection) -> None:  # noqa: B027
@@ -213,6 +224,20 @@ class Database(ABC):
                 f"SELECT COUNT(*), COALESCE(SUM({self.row_sum(columns)}), 0) FROM {self.table(table)}"
             )
             return Content(int(rows), int(checksum))
+        finally:
+            connection.close()
+
+    def rows_of(self, table: str, columns: Sequence[str], span: Times | None) -> list[tuple[Any, ...]]:
+        """Rows of a table; those of a span of values, if there is one."""
+        query = f"SELECT {', '.join(map(self.quote, columns))} FROM {self.table(table)}"
+        values: tuple[Any, ...] = ()
+        if span is not None:
+            column = self.quote(span.column)
+            query += f" WHERE {column} > {self.mark} AND {column} <= {self.mark}"
+            values = (span.after, span.until)
+        connection = self.connect()
+        try:
+            return connection.rows(query, *values)
         finally:
             connection.close()
 
@@ -251,8 +276,10 @@ class Database(ABC):
 
     def inserted(self, layout: Layout) -> tuple[str, str]:
         """The columns of the table, and the values for them."""
-        names = ", ".join(self.quote(column.stored) for column in layout.columns)
-        return names, ", ".join(self.value(column, layout) for column in layout.columns)
+        values = {self.quote(column.stored): self.value(column, layout) for column in layout.columns}
+        if layout.batch_column is not None:
+            values[self.quote(layout.batch_column)] = f"{layout.batch:d}"
+        return ", ".join(values), ", ".join(values.values())
 
     def same_key(self, layout: Layout, equal: str = "=") -> str:
         """That a row `t` of the table and a row `w` have the same key."""
@@ -298,3 +325,20 @@ def found_columns(layout: Layout, present: dict[str, str]) -> dict[str, str]:
     if missing:
         raise Differs(f"column {', '.join(missing)} is missing in the table")
     return {name: stored for name, stored in found.items() if stored is not None}
+
+
+def with_batch_column(layout: Layout, types: Mapping[str, str], wanted: str) -> Layout:
+    """The layout with the name that the column for batches has in the table, which has columns of such types.
+
+    Raises Differs if it has none, or one of another type.
+    """
+    if layout.batch_column is None:
+        return layout
+    name = layout.batch_column
+    alike = [found for found in types if found.lower() == name.lower()]
+    stored = name if name in types else next(iter(alike), None)
+    if stored is None:
+        raise Differs(f"it has no column {name}, which `batchColumn` names; add one of type {wanted}")
+    if types[stored].lower() != wanted.lower():
+        raise Differs(f"column {stored}, which `batchColumn` names, is {types[stored]}, not {wanted}")
+    return replace(layout, batch_column=stored)

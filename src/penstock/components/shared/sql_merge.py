@@ -75,6 +75,9 @@ class Merge:
         if layout.key or not layout.loadable:
             return False
         columns = {self.database.quote(column.stored): column.kind for column in layout.columns}
+        if layout.batch_column is not None:
+            columns[self.database.quote(layout.batch_column)] = "bigint"
+            rows = _with_batch(rows, layout.batch)
         same_types = all(column.same_type for column in layout.columns)
         target = self.database.table(layout.table)
         return self._all_or_none(lambda: self.connection.load(target, columns, rows, same_types=same_types))
@@ -157,6 +160,12 @@ class Merge:
         own = [*self.layout.own.values(), *([DELETED] if self.layout.delete else [])]
         query = f"SELECT {', '.join(own)} FROM {MERGED} WHERE {NUMBER} = {number}"
         self.refused.append(Refused(as_json(self.layout.kinds, self.connection.rows(query)[0]), reason))
+
+
+def _with_batch(rows: pa.Table, batch: int) -> pa.Table:
+    import pyarrow as pa
+
+    return rows.append_column("batch", pa.repeat(pa.scalar(batch, pa.int64()), rows.num_rows))
 
 
 def _refuse_lost(part: Staged, found: int) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS_AT_ONCE = 10_000
+FOLLOWED = "cutover"
+"""The folder in that of the state, three above a stream's own, that is there while another version follows."""
 
 
 class Missing(Exception):
@@ -81,7 +83,9 @@ class Spool:
         return next((file.stem for file in sorted(self.folder.glob(f"{0:012d}-*.json"))), None)
 
     def forget(self, number: int) -> None:
-        """Removes all plans before this one."""
+        """Removes all plans before this one, unless another version of the pipeline has still to read them."""
+        if (self.folder.parents[2] / FOLLOWED).is_dir():
+            return
         for file in self.folder.iterdir() if self.folder.exists() else ():
             written = file.name.lstrip(".").partition("-")[0]
             if written.isdecimal() and int(written) < number:

@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from penstock.components.base import Batch, CheckContext, Refused, Sink, SinkContext, SinkWriter
+from penstock.components.base import (
+    Batch,
+    CheckContext,
+    Refused,
+    Sink,
+    SinkContext,
+    SinkWriter,
+    Times,
+    cannot_rewind,
+)  # fmt: skip
+from penstock.components.base import Part as BatchPart
 from penstock.components.shared.arrow import in_arrow
 from penstock.components.shared.checksum import Content
 from penstock.components.shared.crashpoints import reach
@@ -33,9 +43,11 @@ from penstock.components.shared.sql_database import (
     Layout,
 )  # fmt: skip
 from penstock.components.shared.sql_merge import Merge, Staged, Unmergeable
+from penstock.components.shared.sql_rewind import UNKNOWN, Held, Turn, Turns, impossible
 from penstock.components.shared.sql_stage import PART, Loading, Part, Task, parts_of
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
+from penstock.spec.schema import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,15 +74,31 @@ class SqlSink(Sink):
         "dead", doc="What becomes of rows that the table does not take: dead letters, or the pipeline stops."
     )
 
+    batch_column: str | None = field(
+        None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", change=Change.RESTART,
+        doc="Column, not one of the rows, that the sink fills with the number of the batch, so that a pipeline can go "
+        "back to a savepoint though rows are appended. It is made with the table; in one that is there it must be a "
+        "bigint (in SQLite an INTEGER) and no other sink may fill it. Not for a sink with a `key`, which needs none.",
+    )  # fmt: skip
+
     @property
     def accepts_updates(self) -> bool:
         return bool(self.key)
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
-        yield from key_problems(self, f"{self.name} of '{context.node}'")
+        where = f"{self.name} of '{context.node}'"
+        yield from key_problems(self, where)
+        if self.batch_column is not None and self.key:
+            reason, advice = "`batchColumn` goes without a `key`", "Leave one of them out."
+            params = {"where": where, "reason": reason, "advice": advice}
+            yield Problem("SPEC_BAD_VALUE", params, at=("batchColumn",))
 
     def check_columns(self, node: str, columns: Mapping[str, str]) -> Iterator[Problem]:
         yield from key_column_problems(self, node, columns)
+        for column, kind in columns.items():
+            if self.batch_column is not None and column.lower() == self.batch_column.lower():
+                params = {"node": node, "component": self.name, "column": column, "type": kind}
+                yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": "`batchColumn` must not be of the rows."})
 
     @abstractmethod
     def database_of(self, context: SinkContext) -> Database:
@@ -83,10 +111,34 @@ class SqlSink(Sink):
         except database.errors as error:
             raise database.refusal(context.node, error) from None
 
+    def as_stored(self, rows: DataFrame, context: SinkContext) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        database = self.database_of(context)
+        kinds = dict(rows.dtypes)
+        return rows.select(*(database.storable(F.col(quote(name)), kinds[name]).alias(name) for name in rows.columns))
+
+    def rows_between(
+        self, context: SinkContext, columns: Sequence[str], part: BatchPart
+    ) -> list[tuple[Any, ...]] | None:
+        if self.batch_column is None:
+            return None
+        return self._rows(context, columns, Times(self.batch_column, part.after, part.until))
+
+    def rows_within(self, context: SinkContext, columns: Sequence[str], times: Times | None) -> list[tuple[Any, ...]]:
+        return self._rows(context, columns, times)
+
+    def _rows(self, context: SinkContext, columns: Sequence[str], span: Times | None) -> list[tuple[Any, ...]]:
+        database = self.database_of(context)
+        try:
+            return database.rows_of(self.table, columns, span)
+        except database.errors as error:
+            raise database.refusal(context.node, error) from None
+
     def layout(self, columns: Mapping[str, str]) -> Layout:
         """The table as the sink would make it for such rows."""
         stored = tuple(Column(name, kind, name) for name, kind in columns.items() if name != self.delete)
-        return Layout(self.table, stored, self.key, self.version, self.delete)
+        return Layout(self.table, stored, self.key, self.version, self.delete, batch_column=self.batch_column)
 
 
 @dataclass(frozen=True)
@@ -112,6 +164,7 @@ class SqlWriter(SinkWriter):
     ) -> None:
         self.sink = sink
         self.database = database
+        self.context = context
         self.node = context.node
         self.identity = (context.pipeline, context.node)
         self.bulk_rows = bulk_rows
@@ -189,6 +242,7 @@ class SqlWriter(SinkWriter):
             self._make_table(connection)
         with self._transaction() as connection:
             self._take_over(connection, context)
+            self._claim_column(connection)
         if self.bulk_rows is not None:
             self._drop([self._near(name) for name in self._leftovers()])
 
@@ -219,6 +273,11 @@ class SqlWriter(SinkWriter):
                 f"DELETE FROM {self._near(REFUSED)} WHERE {self._values('pipeline', 'sink')}", *self.identity
             )
         self._set(connection, lineage=context.lineage, epoch=context.epoch)
+
+    def _claim_column(self, connection: Connection) -> None:
+        if self.layout.batch_column is not None and (other := self._turns(connection).claim_column()) is not None:
+            reason = f"column {self.layout.batch_column} is filled by {other}; this one needs a column of its own"
+            raise PenstockError.of("SINK_TABLE_DIFFERS", node=self.node, table=self.sink.table, reason=reason)
 
     def _set(self, connection: Connection, **values: Any) -> None:
         changes = ", ".join(f"{self.database.quote(name)} = {self.database.mark}" for name in values)
@@ -303,13 +362,12 @@ class SqlWriter(SinkWriter):
         from pyspark.sql import functions as F
 
         def column(name: str, kind: str) -> Any:
-            found = F.col(f"`{name.replace('`', '``')}`")
-            return self.database.storable(found, kind).alias(name)
+            return self.database.storable(F.col(quote(name)), kind).alias(name)
 
         return [column(name, kind) for name, kind in self.layout.kinds.items()]
 
     def _store(self, batch: Batch, parts: Sequence[Part]) -> None:
-        layout = self.layout
+        layout = replace(self.layout, batch=batch.id)
         with self._transaction(layout) as connection:
             position = self._owned(connection, batch)
             if position.batch >= batch.id:
@@ -346,6 +404,55 @@ class SqlWriter(SinkWriter):
         query = f"SELECT {names} FROM {self._near(REFUSED)} WHERE {where} ORDER BY {self._named('number')}"
         with self._transaction() as connection:
             return [Refused(*row) for row in connection.rows(query, *self.identity, batch.id)]
+
+    # --- going back ---------------------------------------------------------------------------------------
+
+    def _turns(self, connection: Connection) -> Turns:
+        return Turns(self.database, connection, self.layout, self.identity)
+
+    def _at(self, batch: int) -> Batch:
+        return Batch(self.context.pipeline, self.context.lineage, self.context.epoch, batch)
+
+    def position(self) -> dict[str, Any]:
+        def ask() -> Held:
+            with self._transaction() as connection:
+                found = self._owned(connection, self._at(-1), lock=False)
+                turns = len(self._turns(connection).since(self.context.lineage))
+            return Held(found.batch, found.rows, turns, self.layout.batch_column)
+
+        return self._persist(self._at(-1), ask).position()
+
+    def rewind(self, batch: int, position: Mapping[str, Any]) -> None:
+        held = Held.of(position)
+        if held is None:
+            raise cannot_rewind(self.node, batch, *UNKNOWN)
+        self._persist(self._at(batch), lambda: self._go_back(batch, held))
+
+    def forget(self, batch: int) -> None:
+        self._persist(self._at(batch), lambda: self._go_back(batch, None))
+
+    def _go_back(self, batch: int, held: Held | None) -> None:
+        """In one transaction; without what it held, only the number goes back."""
+        with self._transaction() as connection:
+            found, turns = self._owned(connection, self._at(batch)), self._turns(connection)
+            rows = found.rows
+            if held is not None:
+                since = turns.since(self.context.lineage, held.turns)
+                refusal = impossible(self.layout, batch, found.batch, held, since)
+                if refusal is not None:
+                    raise cannot_rewind(self.node, batch, *refusal)
+                if self.layout.key:
+                    rows = held.rows if held.batch <= batch else rows
+                elif found.batch > batch:
+                    rows -= turns.delete_after(batch)
+            where = f"{self._values('pipeline', 'sink')} AND batch > {batch:d}"
+            connection.run(f"DELETE FROM {self._near(REFUSED)} WHERE {where}", *self.identity)
+            reach("sink.rewinding", batch)
+            if found.batch > batch:
+                turns.note(self.context.lineage, Turn(found.batch, batch))
+            if found.batch > batch or held is not None:
+                self._set(connection, batch=batch, rows=rows)
+        self._refused = {}
 
     # --- tables of rows on their way ----------------------------------------------------------------------
 

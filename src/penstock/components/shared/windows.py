@@ -1,10 +1,13 @@
-"""What steps with windows check of their lengths."""
+"""What steps with windows have in common: checks of their lengths, and what a change does to their state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
+from penstock.components.shared.aggregates import begun_anew
 from penstock.errors import Problem
+from penstock.spec.fields import Change
 from penstock.spec.units import Duration
 
 
@@ -26,3 +29,19 @@ def check_lengths(
     if slide is not None and size is not None and slide.millis > size.millis:
         reason = f"`slide` ({slide}) is larger than `size` ({size}), so rows between windows would be lost"
         yield bad(reason, "Make `slide` at most `size`.", "slide")
+
+
+class _Windowed(Protocol):
+    @property
+    def values(self) -> Mapping[str, str]: ...
+    @property
+    def emit(self) -> str: ...
+
+
+def window_state_after(before: _Windowed, after: _Windowed) -> tuple[Change, str]:
+    """What becomes of the state of windows of which only the values are others, or when they are given."""
+    if (before.emit, after.emit) == ("close", "update"):
+        return Change.LOSES_STATE, "windows that are open would not be given unless further rows come for them"
+    fresh = begun_anew(before.values, after.values)
+    told = f"{', '.join(fresh)}: in windows that are open only rows that come from now on are in it"
+    return Change.RESTART, told if fresh else "its state goes on"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter
 from penstock.spec.fields import Change, field
@@ -35,6 +36,9 @@ class _ConsoleWriter(SinkWriter):
     def __init__(self, node: str, rows: int) -> None:
         self.node = node
         self.rows = rows
+
+    def rewind(self, batch: int, position: Mapping[str, Any]) -> None:
+        """What is printed is not stored, so there is nothing to take back."""
 
     def write(self, batch: Batch, rows: DataFrame) -> bool:
         from rich.console import Console as Terminal

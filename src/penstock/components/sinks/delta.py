@@ -7,12 +7,23 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.base import (
+    Batch,
+    CheckContext,
+    Sink,
+    SinkContext,
+    SinkWriter,
+    Times,
+    cannot_rewind,
+    resolve_path,
+)  # fmt: skip
 from penstock.components.shared.checksum import Content, python_sum
 from penstock.components.shared.crashpoints import reach
-from penstock.components.shared.delta_table import Location, located, nullable, path_problems, shape, telling
+from penstock.components.shared.delta_log import commit_name, is_foreign
+from penstock.components.shared.delta_table import Location, located, nullable, path_problems, said, shape, telling
 from penstock.components.shared.keyed import DELETE, KEY, VERSION, key_column_problems, key_problems
 from penstock.components.shared.s3 import REACHED, S3, S3Failed
 from penstock.components.shared.task_files import Writing, Written, written
@@ -34,7 +45,9 @@ _UNHEEDED = {
     "delta.invariants": "conditions",
 }
 _TRIES = 5
+_AT_ONCE = 16
 _DELETED = "_penstock_deleted"
+_MISSING = re.compile(r"missing file (\S+)")
 
 
 class Delta(Sink):
@@ -49,6 +62,10 @@ class Delta(Sink):
     the rows of a batch then pass through the driver. With `delete`, rows in which that column is true delete their
     key, unless the stored version is newer. Merging small files and removing old ones is left to the table's own
     tools, `OPTIMIZE` and `VACUUM`.
+
+    A pipeline can go back to a savepoint: one commit removes what came later and adds again what has been removed
+    since. That cannot be once `VACUUM` has removed files that the table had then, or the log of that time is gone, or
+    when other programs have changed rows since.
     """
 
     name: ClassVar[str] = "delta"
@@ -95,12 +112,25 @@ delta: {path: "s3a://lake/views", partitionBy: [country]}
                 advice = "Delta takes no spaces and none of ,;{}()= in names; rename it with a `select` step."
                 yield Problem("SINK_TYPE_UNSUPPORTED", {**params, "advice": advice})
 
-    def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
-        path = resolve_path(context.folder, self.path)
+    def _located(self, context: SinkContext) -> Location:
         try:
-            location = located(path, self.s3, context.spark)
+            return located(resolve_path(context.folder, self.path), self.s3, context.spark)
         except S3Failed as failed:
             raise failed.told(context.node) from None
+
+    def rows_within(self, context: SinkContext, columns: Sequence[str], times: Times | None) -> list[tuple[Any, ...]]:
+        import pyarrow.compute as pc
+
+        location, span = self._located(context), None
+        if times is not None:
+            time = pc.field(times.column)
+            span = (time > times.after) & (time <= times.until)
+        with telling(location, context.node):
+            found = location.load().to_pyarrow_dataset().to_table(columns=[*columns], filter=span)
+        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+    def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
+        location = self._located(context)
         rows, checksum = 0, 0
         with telling(location, context.node):
             for part in location.load().to_pyarrow_dataset().to_batches(columns=[*columns]):
@@ -111,9 +141,8 @@ delta: {path: "s3a://lake/views", partitionBy: [country]}
         return Content(rows, checksum)
 
     def open(self, context: SinkContext) -> SinkWriter:
-        path = resolve_path(context.folder, self.path)
         try:
-            return _DeltaWriter(self, located(path, self.s3, context.spark), context)
+            return _DeltaWriter(self, self._located(context), context)
         except S3Failed as failed:
             raise failed.told(context.node) from None
 
@@ -232,11 +261,15 @@ class _DeltaWriter(SinkWriter):
 
     def _stored(self, batch: Batch) -> bool:
         """Whether the batch is in the table; refuses if a newer run, or other state, has taken the table over."""
+        return self._last() >= batch.id
+
+    def _last(self) -> int:
+        """The last batch in the table as it is now; refuses like `_stored`."""
         self._refuse_older()
         if self.table.transaction_version(self.owner) not in (None, self.lineage):
             raise self._fenced("of another state")
         last = self.table.transaction_version(self.batches)
-        return last is not None and last >= batch.id
+        return -1 if last is None else last
 
     def _store(self, batch: Batch, rows: DataFrame) -> None:
         columns = tuple(name for name in self.columns if name not in self.sink.partition_by)
@@ -262,9 +295,9 @@ class _DeltaWriter(SinkWriter):
         )
 
     def _commit(self, batch: Batch, action: Callable[[CommitProperties], None]) -> None:
-        numbers = {self.batches: batch.id, self.epochs: batch.epoch, self.owner: self.lineage}
+        properties = self._transactions(self._numbers(batch.id))
         with telling(self.location, self.node, batch.id):
-            self._persist(lambda: action(self._transactions(numbers)), lambda: self._stored(batch))
+            self._persist(lambda: action(properties), lambda: self._stored(batch))
 
     def _persist(self, action: Callable[[], None], done: Callable[[], bool]) -> None:
         """Makes one commit. When another came between, it is looked at what that was, and tried again."""
@@ -324,6 +357,91 @@ class _DeltaWriter(SinkWriter):
         )
         merger.when_matched_delete(f"s.{_DELETED} AND {newer}").when_matched_update(values, newer)
         merger.when_not_matched_insert(values, f"NOT s.{_DELETED}").execute()
+
+    # --- going back ---------------------------------------------------------------------------------------
+
+    def position(self) -> dict[str, Any]:
+        with telling(self.location, self.node):
+            self._last()
+            return {"table": str(self.table.metadata().id), "version": self.table.version()}
+
+    def rewind(self, batch: int, position: Mapping[str, Any]) -> None:
+        try:
+            with telling(self.location, self.node, batch):
+                self._go_back(batch, position)
+        except S3Failed as failed:
+            raise failed.told(self.node, batch) from None
+
+    def _go_back(self, batch: int, position: Mapping[str, Any]) -> None:
+        self._last()
+        if position.get("table") != str(self.table.metadata().id):
+            raise self._stuck(batch, "the savepoint was taken of another table")
+        version = self._version_after(batch, position["version"])
+        self._refuse_foreign(batch, version)
+        reach("sink.rewinding", batch)
+        self._persist(lambda: self._restore(batch, version), lambda: self._refuse_foreign(batch, version))
+
+    def forget(self, batch: int) -> None:
+        with telling(self.location, self.node, batch):
+            if self._last() > batch:
+                properties = self._transactions(self._numbers(batch))
+                self._persist(lambda: self._append([], properties), lambda: self._last() <= batch)
+
+    def _numbers(self, batch: int) -> dict[str, int]:
+        return {self.batches: batch, self.epochs: self.context.epoch, self.owner: self.lineage}
+
+    def _stuck(self, batch: int, reason: str) -> PenstockError:
+        return cannot_rewind(self.node, batch, reason, "Fork the savepoint, into another folder.")
+
+    def _version_after(self, batch: int, version: int) -> int:
+        """The version of a savepoint, or an earlier one, if the table was a batch ahead of the savepoint then."""
+        from deltalake.exceptions import DeltaError
+
+        for earlier in range(version, -1, -1):
+            try:
+                last = self.location.load(earlier).transaction_version(self.batches)
+            except DeltaError:
+                raise self._stuck(batch, f"its log no longer tells what version {earlier} was") from None
+            if last is None or last <= batch:
+                return earlier
+        raise self._stuck(batch, f"no version up to {version} is old enough")
+
+    def _refuse_foreign(self, batch: int, version: int) -> bool:
+        """Refuses if rows of others would be lost, too. Never says that it is done: doing it again changes nothing."""
+        self._last()
+        later = range(version + 1, self.table.version() + 1)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for number, foreign in zip(later, pool.map(self._is_foreign, later), strict=True):
+                if foreign is None:
+                    raise self._stuck(batch, f"its log no longer tells what version {number} was")
+                if foreign:
+                    raise self._stuck(batch, f"another program has changed the table since, in version {number}")
+        return False
+
+    def _is_foreign(self, version: int) -> bool | None:
+        """Whether another program has made a version; None if its log is gone."""
+        try:
+            text = self.location.place.read(commit_name(version)).decode()
+        except FileNotFoundError:
+            return None
+        return is_foreign(text, (self.batches, self.epochs))
+
+    def _restore(self, batch: int, version: int) -> None:
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        properties = self._transactions(self._numbers(batch))
+        if self.table.version() == version:
+            self._append([], properties)
+            return
+        try:
+            self.table.restore(version, commit_properties=properties)
+        except CommitFailedError:
+            raise
+        except DeltaError as error:
+            missing = _MISSING.search(said(error))
+            if missing is None:
+                raise
+            raise self._stuck(batch, f"the file {missing[1]} is gone") from None
 
 
 def _number(lineage: str) -> int:

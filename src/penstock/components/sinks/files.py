@@ -10,11 +10,36 @@ from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.components.base import Batch, CheckContext, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.base import (
+    Batch,
+    CheckContext,
+    Part,
+    Sink,
+    SinkContext,
+    SinkWriter,
+    Times,
+    cannot_rewind,
+    resolve_path,
+)  # fmt: skip
 from penstock.components.shared.checksum import Content, spark_sum
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.data_files import Layout, data_files, frame
 from penstock.components.shared.file_output import FileFormat
+from penstock.components.shared.going_back import (
+    Gone,
+    pin_for,
+    pin_path,
+    pinned_files,
+    planned,
+    read_each,
+    read_manifests,
+    read_pins,
+    read_timeline,
+    settle,
+    up_to,
+    write_pin,
+    write_timeline,
+)  # fmt: skip
 from penstock.components.shared.manifests import (
     FOLDER,
     Cover,
@@ -33,6 +58,7 @@ from penstock.components.shared.storage import Storage, storage
 from penstock.components.shared.task_files import LARGE
 from penstock.errors import PenstockError, Problem, did_you_mean
 from penstock.spec.fields import Change, field
+from penstock.spec.schema import quote
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
@@ -45,7 +71,6 @@ FOLDERS = ("shard", "batch", "epoch")
 _LISTED = 600
 """Seconds for which a reader may go by a list of manifests; then those that were merged are removed."""
 _AT_ONCE = 16
-_TRIES = 5
 
 
 class Files(Sink):
@@ -58,6 +83,9 @@ class Files(Sink):
     Small files of many batches are merged into larger ones, which a reader does not notice: the files that were
     merged stay for the time of `keep`. So do files of runs that ended before their batch was stored. Only the
     manifests in `_penstock/batches` tell which files count; a manifest for several batches stands in for all of them.
+
+    A pipeline can go back to a savepoint: what was written since then counts no more from one moment to the next, and
+    is removed after the time of `keep`. Files that a savepoint counts on stay as long as the savepoint does.
     """
 
     name: ClassVar[str] = "files"
@@ -123,6 +151,33 @@ files: {path: "s3a://lake/views", partitionBy: [country], entropy: true}
         (found,) = rows.agg(F.count(F.lit(1)).alias("rows"), spark_sum(columns)).collect()
         return Content(int(found["rows"]), int(found["checksum"]))
 
+    def rows_between(self, context: SinkContext, columns: Sequence[str], part: Part) -> list[tuple[Any, ...]] | None:
+        root = resolve_path(context.folder, self.path)
+        store = storage(root, context.spark, self.s3)
+        found = [manifest for manifest in read_manifests(store) if manifest.span.last > part.after]
+        if any(manifest.span.first <= part.until < manifest.span.last for manifest in found):
+            return None
+        found = [manifest for manifest in found if manifest.span.last <= part.until]
+        # Some may have been merged with what was there before.
+        merged = [manifest.span for manifest in found if manifest.span.first <= part.after]
+        before = [span for span in visible(spans(part.position.get("manifests", ()))) if span.last <= part.after]
+        known = read_each(store, [span for span in before if any(by.covers(span) for by in merged)])
+        if not found:
+            return []
+        rows = _rows_of(context.spark, root, found).select(*map(quote, columns))
+        if known:
+            rows = rows.exceptAll(_rows_of(context.spark, root, [*known.values()]).select(*map(quote, columns)))
+        return _values(rows)
+
+    def rows_within(self, context: SinkContext, columns: Sequence[str], times: Times | None) -> list[tuple[Any, ...]]:
+        from pyspark.sql import functions as F
+
+        rows = read_files(context.spark, resolve_path(context.folder, self.path), self.s3)
+        if times is not None:
+            time = F.col(quote(times.column))
+            rows = rows.where((time > F.lit(times.after)) & (time <= F.lit(times.until)))
+        return _values(rows.select(*map(quote, columns)))
+
     def open(self, context: SinkContext) -> SinkWriter:
         root = resolve_path(context.folder, self.path)
         try:
@@ -143,10 +198,23 @@ class FilesWriter(SinkWriter):
         self.node = context.node
         self.clock = clock
         self._take_over()
-        self.spans = spans(store.names(FOLDER))
-        self.last = max((span.last for span in self.spans), default=-1)
+        self.timeline = read_timeline(store)
+        if not self.timeline.settled:
+            self.timeline = settle(store, self.timeline)
+        self.went_back = False
+        self._look_around()
         self.swept = self._last_sweep()
         self._sweep()
+
+    def _look_around(self) -> None:
+        """Finds the manifests that count, each with the timeline it was written in."""
+        found = spans(self.store.names(FOLDER))
+        self.spans = dict.fromkeys(found, 0) if self.timeline.number == 0 else self._counting(found)
+        self.last = max((span.last for span in self.spans), default=-1)
+
+    def _counting(self, found: Sequence[Span]) -> dict[Span, int]:
+        manifests = read_each(self.store, found)
+        return {span: item.timeline for span, item in manifests.items() if self.timeline.counts(item)}
 
     # --- whose it is --------------------------------------------------------------------------------------
 
@@ -192,11 +260,11 @@ class FilesWriter(SinkWriter):
         return True
 
     @contextmanager
-    def _told(self, batch: Batch) -> Iterator[None]:
+    def _told(self, batch: Batch | None = None) -> Iterator[None]:
         try:
             yield
         except S3Failed as failed:
-            raise failed.told(self.node, batch.id) from None
+            raise failed.told(self.node, None if batch is None else batch.id) from None
 
     def _written(self, rows: DataFrame, folder: str) -> list[File]:
         try:
@@ -204,24 +272,27 @@ class FilesWriter(SinkWriter):
         except S3Failed:
             raise
         except Exception:
-            with suppress(Exception):
-                self.data.discard(folder)
+            # Where this very run has gone back, files may lie there that a savepoint counts on.
+            if not self.went_back:
+                with suppress(Exception):
+                    self.data.discard(folder)
             raise
 
     def _manifest(self, span: Span, schema: dict[str, Any], files: Sequence[File]) -> Manifest:
-        context = self.context
-        return Manifest(span, context.pipeline, context.lineage, context.epoch, self.sink.format, schema, tuple(files))
+        context, format, timeline = self.context, self.sink.format, self.timeline.number
+        return Manifest(span, context.pipeline, context.lineage, context.epoch, format, schema, tuple(files), timeline)
 
     def _commit(self, manifest: Manifest) -> None:
         """The moment a batch is stored. A run that was overtaken right before it finds what the newer one has put."""
         self._refuse_if_fenced()
         if not self.store.create(manifest.span.path, manifest.to_json()):
-            epoch = self._needed(manifest.span).epoch
-            self._refuse(epoch)
-            if manifest.span.level == 0 and epoch < self.context.epoch:
+            found = self._needed(manifest.span)
+            self._refuse(found.epoch)
+            anew = manifest.span.level == 0 or not self.timeline.counts(found)
+            if anew and found.epoch < self.context.epoch:
                 # A run that was overtaken has put it there after all; this one has computed the batch anew.
                 self.store.write(manifest.span.path, manifest.to_json())
-        self.spans.append(manifest.span)
+        self.spans[manifest.span] = manifest.timeline
 
     def _needed(self, span: Span) -> Manifest:
         text = self.store.read(span.path)
@@ -258,16 +329,22 @@ class FilesWriter(SinkWriter):
     def _listed(self) -> dict[Span, float]:
         """All manifests, and when they were written."""
         found = {Span.of(file.path): file.modified for file in self.store.files(FOLDER)}
-        return {span: modified for span, modified in found.items() if span is not None}
+        listed = {span: modified for span, modified in found.items() if span is not None}
+        strange = [span for span in listed if span not in self.spans]
+        # A run that was overtaken may have written one; where the output has gone back since, it does not count.
+        self.spans |= self._counting(strange)
+        return {span: modified for span, modified in listed.items() if span in self.spans}
 
     def _forget_hidden(self) -> None:
-        """Removes manifests in whose place another has stood for long enough."""
+        """Removes manifests in whose place another has stood for long enough, but those that savepoints count on."""
         listed = self._listed()
         cover = Cover(listed)
         limit = self.clock() - min(_LISTED, self.sink.keep.seconds)
-        old = {span for span in listed if (by := cover.of(span)) is not None and by != span and listed[by] <= limit}
+        pinned = {span for pin in read_pins(self.store).values() for span in spans(pin.manifests)}
+        hidden = [span for span in sorted(listed) if (by := cover.of(span)) is not None and by != span]
+        old = [span for span in hidden if listed[cover.of(span) or span] <= limit and span not in pinned]
         self.store.delete([span.path for span in old])
-        self.spans = sorted(span for span in listed if span not in old)
+        self.spans = {span: self.spans[span] for span in sorted(listed) if span not in old}
 
     def _last_sweep(self) -> float:
         text = self.store.read(_SWEPT)
@@ -285,6 +362,7 @@ class FilesWriter(SinkWriter):
             return
         listed, manifests = self._listed(), read_manifests(self.store)
         live = {file.path for manifest in manifests for file in manifest.files}
+        live |= pinned_files(self.store, read_pins(self.store).values())
         cover = Cover(listed)
         useless = []
         for file in self.store.files(""):
@@ -293,12 +371,55 @@ class FilesWriter(SinkWriter):
                 continue
             # One that was merged was needed until the manifest came that does not name it.
             by = cover.of(Span(made_for.batch, made_for.batch))
-            if max(file.modified, listed[by] if by else 0.0) <= now - keep:
+            if max(file.modified, listed[by] if by else 0.0, self.timeline.since) <= now - keep:
                 useless.append(file.path)
         self._refuse_if_fenced()
         self.store.delete(useless)
         self.swept = now
         self._note_sweep(now)
+
+    # --- going back ---------------------------------------------------------------------------------------
+
+    def position(self) -> dict[str, Any]:
+        shown = visible(self.spans)
+        # A run may have died with the last batch stored and not committed. If that has been merged with others, going
+        # back to the one before takes what it was merged from.
+        newest = [span for span in shown if span.last == self.last]
+        parts = [span for span in self.spans if newest and newest[0].covers(span)]
+        return {"manifests": {span.name: self.spans[span] for span in sorted([*shown, *parts])}}
+
+    @contextmanager
+    def _going_back(self, batch: int) -> Iterator[None]:
+        try:
+            yield
+        except Gone as gone:
+            advice = "Put it back, or fork the savepoint into another folder."
+            raise cannot_rewind(self.node, batch, str(gone), advice) from None
+
+    def pin(self, name: str, position: Mapping[str, Any]) -> None:
+        with self._told(), self._going_back(self.last):
+            write_pin(self.store, name, pin_for(self.store, position["manifests"]))
+
+    def release(self, name: str) -> None:
+        with self._told():
+            self.store.delete([pin_path(name)])
+
+    def rewind(self, batch: int, position: Mapping[str, Any]) -> None:
+        with self._told():
+            self._refuse_if_fenced()
+            with self._going_back(batch):
+                if "manifests" not in position:
+                    raise Gone("the savepoint does not say what it held")
+                way = planned(self.store, up_to(batch, position["manifests"]))
+            for name, pin in way.pins_with_texts().items():
+                write_pin(self.store, name, pin)
+            self._refuse_if_fenced()
+            self.timeline = way.timeline(read_timeline(self.store).number + 1, self.clock())
+            write_timeline(self.store, self.timeline)
+            reach("sink.rewinding", batch)
+            self.timeline = settle(self.store, self.timeline)
+            self.went_back = True
+            self._look_around()
 
 
 def _folder(batch: int, epoch: int) -> str:
@@ -309,20 +430,6 @@ def _folder(batch: int, epoch: int) -> str:
 # --- reading -------------------------------------------------------------------------------------------------
 
 
-def read_manifests(store: Storage) -> list[Manifest]:
-    """The manifests that count, in the order of their batches."""
-    missing: list[Span] = []
-    for _ in range(_TRIES):
-        shown = visible(spans(store.names(FOLDER)))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            texts = list(pool.map(store.read, [span.path for span in shown]))
-        # One that has been merged and removed since it was listed has another in its place.
-        missing = [span for span, text in zip(shown, texts, strict=True) if text is None]
-        if not missing:
-            return [Manifest.from_json(text) for text in texts if text is not None]
-    raise PenstockError.of("PATH_NOT_FOUND", where="a manifest", path=missing[0].path)
-
-
 def read_files(spark: SparkSession, path: str, s3: S3 | None = None) -> DataFrame:
     """The rows a `files` sink has committed, whole batches only, as a DataFrame."""
     try:
@@ -331,6 +438,15 @@ def read_files(spark: SparkSession, path: str, s3: S3 | None = None) -> DataFram
         raise failed.told(path) from None
     if not manifests:
         raise PenstockError.of("PATH_NOT_FOUND", where="output of a files sink", path=path)
+    return _rows_of(spark, path, manifests)
+
+
+def _values(rows: DataFrame) -> list[tuple[Any, ...]]:
+    found = rows.toArrow()
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def _rows_of(spark: SparkSession, path: str, manifests: Sequence[Manifest]) -> DataFrame:
     schema = manifests[-1].schema
     by_format: dict[str, list[str]] = {}
     for manifest in manifests:

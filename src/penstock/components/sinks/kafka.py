@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from penstock.components.base import Batch, CheckContext, LookContext, Sink, SinkContext, SinkWriter, resolve_path
+from penstock.components.base import (
+    Batch,
+    CheckContext,
+    LookContext,
+    Sink,
+    SinkContext,
+    SinkWriter,
+    cannot_rewind,
+    resolve_path,
+)  # fmt: skip
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kafka import (
     NUMBER,
@@ -62,6 +71,9 @@ class Kafka(Sink):
     A row is a JSON object of its columns, without those that only name the topic, a header or a deletion. With a key,
     messages with one key go to one partition, and on a compacted topic the last one stays; `delete` names a column that
     says which rows are deletions: they are sent without a value.
+
+    What has been sent cannot be taken back: a pipeline can go back to a savepoint only if it has sent nothing since, or
+    if readers may get messages again.
     """
 
     name: ClassVar[str] = "kafka"
@@ -343,27 +355,30 @@ class _KafkaWriter(SinkWriter):
         if self._applied(batch):
             return False
         messages = self.sink.messages(rows, self.folder).toArrow()
+        self._persist(batch, messages.to_batches(), lambda: self._applied(batch))
+        return True
+
+    def _persist(self, batch: Batch, messages: Sequence[pa.RecordBatch], done: Callable[[], bool]) -> None:
         for attempt in range(1, _TRIES + 1):
             try:
-                self._send(batch, messages)
-                return True
+                return self._send(batch, messages)
             except _Again as again:
                 if attempt == _TRIES:
                     raise self._failed(batch, str(again)) from None
                 if again.anew:
                     self._connect()
-                    if self._applied(batch):
-                        return True
+                    if done():
+                        return None
         raise AssertionError
 
-    def _send(self, batch: Batch, messages: pa.Table) -> None:
+    def _send(self, batch: Batch, messages: Sequence[pa.RecordBatch]) -> None:
         from confluent_kafka import KafkaException
 
         producer = self.producer or self._connect()
         undelivered: list[KafkaError] = []
         try:
             producer.begin_transaction()
-            for part in messages.to_batches():
+            for part in messages:
                 self._produce(producer, part, undelivered)
             if _told(lambda: producer.flush(_SECONDS)):
                 # A client that has lost its way is given up: the next one fences it out.
@@ -383,6 +398,33 @@ class _KafkaWriter(SinkWriter):
         except BaseException:
             self._abort(producer)
             raise
+
+    # --- going back ---------------------------------------------------------------------------------------
+
+    def _last(self) -> int:
+        position = self._position()
+        return -1 if position is None or position.lineage != self.context.lineage else position.batch
+
+    def position(self) -> dict[str, Any]:
+        return {"batch": self._last()}
+
+    def rewind(self, batch: int, position: Mapping[str, Any]) -> None:
+        last, reason = self._last(), ""
+        if last > batch:
+            reason = f"the messages of batches up to {last} are sent, and cannot be taken back"
+        elif last < 0 <= position.get("batch", -1):
+            reason = "the broker has forgotten which messages were sent"
+        if reason:
+            advice = "Fork the savepoint, with another topic, or accept that readers get messages again."
+            raise cannot_rewind(self.context.node, batch, reason, advice)
+
+    def forget(self, batch: int) -> None:
+        if self._last() > batch:
+            reach("sink.rewinding", batch)
+            note = Batch(self.context.pipeline, self.context.lineage, self.context.epoch, batch)
+            self._persist(note, (), lambda: self._last() <= batch)
+
+    # --- transactions -------------------------------------------------------------------------------------
 
     def _produce(self, producer: Producer, part: pa.RecordBatch, undelivered: list[KafkaError]) -> None:
         def delivered(error: KafkaError | None, message: object) -> None:

@@ -46,6 +46,11 @@ class _MemoryWriter(SinkWriter):
         self.batches[batch.id] = rows.toArrow().to_pylist()
         return True
 
+    def rewind(self, batch: int, position: Mapping[str, Any]) -> None:
+        """Later batches go; in a process that was started since, nothing is there in any case."""
+        for later in [number for number in self.batches if number > batch]:
+            del self.batches[later]
+
 
 def stored_batches(lineage: str, node: str, key: tuple[str, ...] = ()) -> Mapping[int, list[Row]]:
     """What a memory sink holds, by batch."""

@@ -22,6 +22,7 @@ from penstock.components.shared.sql_database import (
     as_text,
     found_columns,
     in_key,
+    with_batch_column,
 )  # fmt: skip
 from penstock.components.shared.sql_server import REFERENCE, ServerSink
 from penstock.components.shared.sql_text import is_nested
@@ -72,10 +73,14 @@ class Mysql(ServerSink):
     With `delete`, rows in which that column is true delete their key, unless the stored version is newer. A delete
     leaves nothing behind: an older row of the key that comes in a later batch is stored again.
 
+    A pipeline can go back to a savepoint. With a key rows then converge: what comes again replaces what is there, and a
+    row whose key does not come again stays. Without one it takes a column that tells the batch of each row, as in
+    `{table: clicks, batchColumn: batch}`: the rows of later batches are deleted.
+
     Loading is quickest if the server allows LOAD DATA LOCAL (`local_infile`), as MariaDB does by default. The URL may
     set ssl_mode (`disabled`, `required`, `verify-ca`, `verify-identity`), ssl_ca, charset=utf8mb4 and connect_timeout.
-    The user needs the right to create tables, also temporary ones, beside the table: `_penstock_batches`,
-    `_penstock_refused`, and for large batches `_penstock_rows_…`.
+    The user needs the right to create tables, also temporary ones, beside the table: `_penstock_batches` and others
+    with names that begin so.
     """
 
     name: ClassVar[str] = "mysql"
@@ -219,7 +224,9 @@ class MysqlDatabase(Database):
         what = "column_name, data_type, collation_name, is_nullable = 'NO' AND column_default IS NULL AND extra = ''"
         present = {row[0]: row[1:] for row in self._about(connection, what, layout, "columns")}
         stored = found_columns(layout, {name.lower(): name for name in present} | {name: name for name in present})
-        needed = [name for name, row in present.items() if row[2] and name not in stored.values()]
+        layout = with_batch_column(layout, {name: row[0] for name, row in present.items()}, "bigint")
+        given = {*stored.values(), layout.batch_column}
+        needed = [name for name, row in present.items() if row[2] and name not in given]
         if needed:
             raise Differs(f"column {', '.join(needed)} must be given and is not among the rows")
         layout = layout.with_columns(
@@ -334,6 +341,8 @@ def _columns(database: Database, layout: Layout) -> str:
             kind = {"LONGTEXT": f"VARCHAR({longest})", "LONGBLOB": f"VARBINARY({longest})"}.get(kind, kind)
             kind = f"VARCHAR({longest})" if kind == "JSON" else kind
         columns.append(f"{database.quote(column.stored)} {kind}{' NOT NULL' if in_key(column, layout) else ''}")
+    if layout.batch_column is not None:
+        columns.append(f"{database.quote(layout.batch_column)} BIGINT")
     key = ", ".join(database.quote(name) for name in layout.key)
     return ", ".join([*columns, *([f"PRIMARY KEY ({key})"] if key else [])])
 

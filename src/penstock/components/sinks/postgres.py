@@ -22,6 +22,7 @@ from penstock.components.shared.sql_database import (
     as_text,
     found_columns,
     in_key,
+    with_batch_column,
 )  # fmt: skip
 from penstock.components.shared.sql_server import REFERENCE, ServerSink
 from penstock.components.shared.sql_text import is_nested, lines
@@ -73,8 +74,12 @@ class Postgres(ServerSink):
     With `delete`, rows in which that column is true delete their key, unless the stored version is newer. A delete
     leaves nothing behind: an older row of the key that comes in a later batch is stored again.
 
+    A pipeline can go back to a savepoint. With a key rows then converge: what comes again replaces what is there, and a
+    row whose key does not come again stays. Without one it takes a column that tells the batch of each row, as in
+    `{table: clicks, batchColumn: batch}`: the rows of later batches are deleted.
+
     The URL may set sslmode, sslrootcert, connect_timeout and application_name. The user needs the right to create
-    tables beside the table: `_penstock_batches`, `_penstock_refused`, and for large batches `_penstock_rows_…`.
+    tables beside the table: `_penstock_batches` and others with names that begin so.
     """
 
     name: ClassVar[str] = "postgres"
@@ -199,6 +204,8 @@ class PostgresDatabase(Database):
 
     def _columns(self, layout: Layout, version: int) -> str:
         columns = [f"{self.quote(column.stored)} {_stored_type(column, layout)}" for column in layout.columns]
+        if layout.batch_column is not None:
+            columns.append(f"{self.quote(layout.batch_column)} bigint")
         key = ", ".join(self.quote(name) for name in layout.key)
         unique = f"UNIQUE NULLS NOT DISTINCT ({key})" if version >= _NULLS_NOT_DISTINCT else f"PRIMARY KEY ({key})"
         return ", ".join([*columns, *([unique] if key else [])])
@@ -213,7 +220,9 @@ class PostgresDatabase(Database):
         present = {row[0]: row[1:] for row in connection.rows(query, target)}
         names = {name.lower(): name for name in present} | {name: name for name in present}
         stored = found_columns(layout, names)
-        needed = [name for name, row in present.items() if row[3] and name not in stored.values()]
+        layout = with_batch_column(layout, {name: row[2] for name, row in present.items()}, "bigint")
+        given = {*stored.values(), layout.batch_column}
+        needed = [name for name, row in present.items() if row[3] and name not in given]
         if needed:
             raise Differs(f"column {', '.join(needed)} must be given and is not among the rows")
         found = {

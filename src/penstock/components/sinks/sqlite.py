@@ -24,6 +24,7 @@ from penstock.components.shared.sql_database import (
     Layout,
     as_text,
     found_columns,
+    with_batch_column,
 )  # fmt: skip
 from penstock.components.shared.sql_sink import OnViolation, SqlSink, SqlWriter
 from penstock.errors import PenstockError
@@ -49,6 +50,10 @@ class Sqlite(SqlSink):
 
     With `delete`, rows in which that column is true delete their key, unless the stored version is newer. A delete
     leaves nothing behind: an older row of the key that comes in a later batch is stored again.
+
+    A pipeline can go back to a savepoint. With a key rows then converge: what comes again replaces what is there, and a
+    row whose key does not come again stays. Without one it takes a column that tells the batch of each row, as in
+    `{table: clicks, batchColumn: batch}`: the rows of later batches are deleted.
     """
 
     name: ClassVar[str] = "sqlite"
@@ -148,9 +153,14 @@ class SqliteDatabase(Database):
         for name, own in self.bookkeeping().items():
             connection.run(f"CREATE TABLE IF NOT EXISTS {name} ({own})")
         target = self.table(layout.table)
-        columns = ", ".join(f"{self.quote(item.name)} {self.own_type(item, layout)}" for item in layout.columns)
-        connection.run(f"CREATE TABLE IF NOT EXISTS {target} ({columns})")
-        present = [row[1] for row in connection.rows(f"PRAGMA table_info({target})")]
+        columns = [f"{self.quote(item.name)} {self.own_type(item, layout)}" for item in layout.columns]
+        if layout.batch_column is not None:
+            columns.append(f"{self.quote(layout.batch_column)} INTEGER")
+        connection.run(f"CREATE TABLE IF NOT EXISTS {target} ({', '.join(columns)})")
+        present = {row[1]: row[2] for row in connection.rows(f"PRAGMA table_info({target})")}
+        # SQLite itself takes every type for this one that has these letters in its name.
+        types = {name: "INTEGER" if "INT" in kind.upper() else kind for name, kind in present.items()}
+        layout = with_batch_column(layout, types, "INTEGER")
         found_columns(layout, {name.lower(): name for name in present} | {name: name for name in present})
         if layout.key:
             index = self.quote(f"{layout.table} by {', '.join(layout.key)}")

@@ -35,6 +35,7 @@ class Delta(Source):
     name: ClassVar[str] = "delta"
     own_s3: ClassVar[bool] = True
     bounded: ClassVar[bool] = True
+    repeatable: ClassVar[bool] = True
     batch_limit = "max_rows_per_batch"
     example: ClassVar[str] = """\
 delta: {path: "s3a://lake/views", startingVersion: latest}

@@ -28,8 +28,10 @@ class Files(Source):
     """
 
     name: ClassVar[str] = "files"
+    reads_ranges: ClassVar[bool] = True
     takes_format: ClassVar[bool] = True
     bounded: ClassVar[bool] = True
+    repeatable: ClassVar[bool] = True
     batch_limit = "max_files_per_batch"
     example: ClassVar[str] = """\
 files: {path: ./in, pattern: "*.json", maxFilesPerBatch: 100}

@@ -36,6 +36,7 @@ class Generator(Source):
     """
 
     name: ClassVar[str] = "generator"
+    reads_ranges: ClassVar[bool] = True
     batch_limit = "max_rows_per_batch"
     example: ClassVar[str] = """\
 generator: {dataset: page_views, rows: 100000, seed: 7, skew: 1.1, disorder: 5 seconds}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from penstock.components.base import PLACE, RAW, Backlog, CheckContext, LookContext, ReadContext, Source
 from penstock.components.shared.kafka import (
@@ -60,8 +61,10 @@ class Kafka(Source):
     """
 
     name: ClassVar[str] = "kafka"
+    reads_ranges: ClassVar[bool] = True
     takes_format: ClassVar[bool] = True
     takes_messages: ClassVar[bool] = True
+    repeatable: ClassVar[bool] = True
     batch_limit = "max_rows_per_batch"
     example: ClassVar[str] = """\
 kafka: {bootstrap: "localhost:9092", topic: views, startingOffsets: earliest, columns: {user: key}}
@@ -152,15 +155,29 @@ eventTime: {column: ts, maxDelay: 10 seconds}
     # --- reading -----------------------------------------------------------------------------------------
 
     def read(self, context: ReadContext) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        if context.format is None:
-            raise PenstockError.of("FORMAT_MISSING", name=context.node, component=self.name)
         from penstock.components.shared.kafka_stream import FORMAT, SETTINGS, KafkaTopics
 
         context.spark.dataSource.register(KafkaTopics)
         reader = context.spark.readStream.name(context.stream).format(FORMAT)
-        messages = reader.option(SETTINGS, self._settings(context).to_json()).load()
+        return self._rows(reader.option(SETTINGS, self._settings(context).to_json()).load(), context)
+
+    def read_all(self, context: ReadContext) -> DataFrame:
+        """The messages from where it starts up to those that are there now."""
+        from penstock.components.shared.kafka_stream import FORMAT, SETTINGS, KafkaTopics
+
+        context.spark.dataSource.register(KafkaTopics)
+        reader = context.spark.read.format(FORMAT)
+        return self._rows(reader.option(SETTINGS, self._settings(context).to_json()).load(), context)
+
+    def written_since(self, time: dt.datetime | None) -> Self:
+        start = "earliest" if time is None else time.astimezone(dt.UTC).isoformat()
+        return self.model_copy(update={"starting_offsets": start})
+
+    def _rows(self, messages: DataFrame, context: ReadContext) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        if context.format is None:
+            raise PenstockError.of("FORMAT_MISSING", name=context.node, component=self.name)
         names = context.format.row_names(context)
         taken = [name for name in self.columns if name in names]
         if taken:
@@ -189,8 +206,6 @@ eventTime: {column: ts, maxDelay: 10 seconds}
 
     def _start(self) -> str:
         """The first position as the reader takes it; raises ValueError for what is none."""
-        import datetime as dt
-
         text = self.starting_offsets.strip()
         if text in ("earliest", "latest"):
             return text

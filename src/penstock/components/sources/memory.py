@@ -25,6 +25,7 @@ class Memory(Source):
     """
 
     name: ClassVar[str] = "memory"
+    reads_ranges: ClassVar[bool] = True
     example: ClassVar[str] = """\
 memory:
   schema: {id: string, ts: timestamp}

@@ -10,6 +10,7 @@ from penstock.components.shared.event_time import delay_of
 from penstock.components.shared.kernel_inputs import (
     arrow_schema,
     floating_keys,
+    key_labels,
     need_columns,
     only,
     time_column,
@@ -71,4 +72,5 @@ dedupe: {by: [id], within: 10 minutes}
         kernel = DedupeKernel(
             arrow_schema(rows), keys, within * 1000, tuple(frame.columns), exact=self.emit == "complete"
         )
-        return Carried(kernel, (KernelInput(rows, keys),), event_time=context.event_time)
+        labels = key_labels(self.by, keys)
+        return Carried(kernel, (KernelInput(rows, keys),), labels=labels, event_time=context.event_time)

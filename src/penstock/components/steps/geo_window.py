@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from penstock.components.base import Carried, CheckContext, KernelInput, KernelStep, StepContext
-from penstock.components.shared.aggregates import FUNCTIONS, argument_columns, check_values, parse
+from penstock.components.shared.aggregates import FUNCTIONS, argument_columns, check_values, parse, same_but
 from penstock.components.shared.kernel_inputs import (
     REPLAYED,
     arrow_schema,
@@ -16,7 +16,7 @@ from penstock.components.shared.kernel_inputs import (
     refuse_floating,
     time_column,
 )
-from penstock.components.shared.windows import check_lengths
+from penstock.components.shared.windows import check_lengths, window_state_after
 from penstock.errors import Problem
 from penstock.spec.fields import Change, field
 from penstock.spec.units import Duration
@@ -67,6 +67,11 @@ geo_window: {lat: lat, lon: lon, resolution: 8, ring: 1, size: 1 minute, values:
     def check(self, context: CheckContext) -> Iterator[Problem]:
         yield from check_lengths(f"geo_window of '{context.node}'", self.size, self.slide)
         yield from check_values(self.values, tuple(FUNCTIONS))
+
+    def state_after(self, before: Self) -> tuple[Change, str] | None:
+        if not same_but(before, self, "values", "emit", "ring"):
+            return None
+        return window_state_after(before, self)
 
     def carried(self, inputs: Mapping[str, DataFrame], context: StepContext) -> Carried:
         from pyspark.sql import functions as F

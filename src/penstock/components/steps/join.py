@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import Carried, CheckContext, KernelInput, LookContext, Step, StepContext, resolve_path
-from penstock.components.shared.kernel_inputs import arrow_schema, key_column, need_columns, time_column
+from penstock.components.shared.kernel_inputs import arrow_schema, key_column, key_labels, need_columns, time_column
 from penstock.components.shared.two_sides import on_pairs, right_names, same_types, two_sides
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, Config, field
@@ -180,6 +180,7 @@ join: {with: payments, on: [order_id], how: left, within: [0 seconds, 10 minutes
             finish,
             event_time=None if outer else context.times[first],
             hold=kernel.hold,
+            labels={**key_labels(pairs, keys), **dict.fromkeys(shared.values())},
         )
 
 

@@ -9,6 +9,7 @@ from penstock.components.base import Carried, KernelInput, KernelStep, StepConte
 from penstock.components.shared.kernel_inputs import (
     arrow_schema,
     floating_keys,
+    key_labels,
     need_columns,
     need_type,
     only,
@@ -77,4 +78,7 @@ latest: {by: [vehicle]}
             forget=None if self.forget is None else self.forget.millis * 1000,
             deleted=self.deleted,
         )
-        return Carried(kernel, (KernelInput(rows, keys),), event_time=context.event_time, changes=True, timed=timed)
+        labels = key_labels(self.by, keys)
+        return Carried(
+            kernel, (KernelInput(rows, keys),), labels=labels, event_time=context.event_time, changes=True, timed=timed
+        )

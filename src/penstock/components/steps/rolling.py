@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from penstock.components.base import Carried, CheckContext, KernelInput, KernelStep, StepContext
-from penstock.components.shared.aggregates import argument_columns, check_values, parse
+from penstock.components.shared.aggregates import argument_columns, argument_labels, check_values, parse, same_but
 from penstock.components.shared.kernel_inputs import (
     arrow_schema,
     floating_keys,
+    key_labels,
     need_columns,
     only,
     time_column,
@@ -46,8 +47,9 @@ rolling: {by: [user], over: 7 days, values: {articles_7d: count_distinct(article
         doc="Columns that are added, each an aggregate: `{views_7d: count(*)}`.", change=Change.BOOTSTRAP, min_length=1
     )
     emit: Literal["complete", "at once"] = field(
-        "complete", doc="`complete`: when the watermark has passed the row; `at once`: in the batch it came in."
-    )
+        "complete", change=Change.LOSES_STATE,
+        doc="`complete`: when the watermark has passed the row; `at once`: in the batch it came in.",
+    )  # fmt: skip
 
     def state_key(self) -> tuple[str, ...]:
         return self.by
@@ -57,6 +59,22 @@ rolling: {by: [user], over: 7 days, values: {articles_7d: count_distinct(article
             where = f"rolling of '{context.node}'"
             yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": "`over` must be more than zero"}, at=("over",))
         yield from check_values(self.values, FUNCTIONS)
+
+    def state_after(self, before: Self) -> tuple[Change, str] | None:
+        if not same_but(before, self, "values"):
+            return None
+        old, new = ([parse(name, text, FUNCTIONS) for name, text in step.values.items()] for step in (before, self))
+        distinct = all(item.function == "count_distinct" for item in old)
+        if distinct and any(item.function != "count_distinct" for item in new):
+            return Change.LOSES_STATE, "only the last row with each different value was kept"
+        values = {(item.argument, item.condition) for item in old if item.function != "count"}
+        counted = {(item.argument, item.condition) for item in old} - values
+        if any((item.argument, item.condition) in counted and item.function != "count" for item in new):
+            return Change.LOSES_STATE, "of values that were only counted nothing else is known"
+        known = {(item.argument, item.condition) for item in old} | {(None, None)}
+        fresh = [item.name for item in new if (item.argument, item.condition) not in known]
+        told = f"{', '.join(fresh)}: only rows that come from now on are in it"
+        return Change.RESTART, told if fresh else "its state goes on"
 
     def carried(self, inputs: Mapping[str, DataFrame], context: StepContext) -> Carried:
         from pyspark.sql import functions as F
@@ -81,4 +99,5 @@ rolling: {by: [user], over: 7 days, values: {articles_7d: count_distinct(article
             passed=tuple(frame.columns),
             at_once=self.emit == "at once",
         )
-        return Carried(kernel, (KernelInput(rows, keys),), event_time=context.event_time)
+        labels = {**key_labels(self.by, keys), **argument_labels(written)}
+        return Carried(kernel, (KernelInput(rows, keys),), labels=labels, event_time=context.event_time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -10,7 +11,7 @@ from pydantic import AfterValidator
 from penstock.components.base import Carried, KernelInput, Step, StepContext
 from penstock.components.shared.aggregates import Written, argument_columns
 from penstock.components.shared.event_time import DELAY, shift_of
-from penstock.components.shared.kernel_inputs import REPLAYED, arrow_schema, key_column, time_column
+from penstock.components.shared.kernel_inputs import REPLAYED, arrow_schema, key_column, key_labels, time_column
 from penstock.components.shared.sql_window import CALL, KEY, WINDOW, WindowQuery, understand
 from penstock.errors import PenstockError
 from penstock.spec.fields import Change, field
@@ -113,7 +114,16 @@ def _carried(text: str, name: str, frame: DataFrame, context: StepContext) -> Ca
         shift=0 if time is None else time[1],
         changes=context.late.policy == "correct",
         keys=query.words,
+        labels={
+            **key_labels(map(_as_written, query.keys), rows.keys),
+            **{call.written.name: _as_written(call.native) for call in query.calls},
+        },
     )
+
+
+def _as_written(text: str) -> str:
+    """An expression as people write it: names that need no quotes have none."""
+    return re.sub(r"`([A-Za-z_]\w*)`", r"\1", text)
 
 
 def _understood(text: str, name: str, frame: DataFrame, context: StepContext) -> WindowQuery | None:

@@ -10,6 +10,7 @@ from penstock.components.base import Carried, CheckContext, KernelInput, KernelS
 from penstock.components.shared.kernel_inputs import (
     arrow_schema,
     floating_keys,
+    key_labels,
     need_columns,
     only,
     time_column,
@@ -83,7 +84,10 @@ top_n: {size: 10 minutes, by: [auction], order: [price desc], n: 3}
             tuple(frame.columns),
             allowed=context.late.allowed.millis * 1000 if correct else 0,
         )
-        return Carried(kernel, (KernelInput(rows, keys),), event_time="window_end", shift=-1, changes=correct)
+        labels = key_labels(self.by, keys)
+        return Carried(
+            kernel, (KernelInput(rows, keys),), labels=labels, event_time="window_end", shift=-1, changes=correct
+        )
 
 
 def _ordered(text: str) -> tuple[str, bool]:

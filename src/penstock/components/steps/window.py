@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from penstock.components.base import Carried, CheckContext, KernelInput, KernelStep, StepContext
-from penstock.components.shared.aggregates import FUNCTIONS, argument_columns, check_values, parse
+from penstock.components.shared.aggregates import FUNCTIONS, argument_columns, check_values, parse, same_but
 from penstock.components.shared.kernel_inputs import (
     REPLAYED,
     arrow_schema,
@@ -15,7 +15,7 @@ from penstock.components.shared.kernel_inputs import (
     only,
     time_column,
 )
-from penstock.components.shared.windows import check_lengths
+from penstock.components.shared.windows import check_lengths, window_state_after
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Change, field
 from penstock.spec.units import Duration
@@ -78,6 +78,9 @@ window: {size: 1 minute, by: [article], values: {views: count(*), readers: count
         if self.gap is not None and self.emit == "update":
             reason = "`emit: update` does not go with `gap`: a session that grows would leave its earlier rows behind"
             yield Problem("SPEC_BAD_VALUE", {"where": f"window of '{context.node}'", "reason": reason})
+
+    def state_after(self, before: Self) -> tuple[Change, str] | None:
+        return window_state_after(before, self) if same_but(before, self, "values", "having", "emit") else None
 
     def carried(self, inputs: Mapping[str, DataFrame], context: StepContext) -> Carried:
         frame = only(inputs)
