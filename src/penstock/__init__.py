@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from penstock.components.sinks.files import read_files
     from penstock.frontends.catalog import formats, sinks, sources, steps
-    from penstock.frontends.python import Bootstrap, EventTime, Late, Ledger, Node, Pipeline, Throttle
+    from penstock.frontends.python import Bootstrap, EventTime, Late, Ledger, Node, Pipeline, Savepoints, Throttle
 
 __all__ = [
     "Bootstrap",
@@ -18,6 +18,7 @@ __all__ = [
     "Ledger",
     "Node",
     "Pipeline",
+    "Savepoints",
     "Throttle",
     "__version__",
     "formats",
@@ -34,6 +35,7 @@ _PLACES = {
     "Ledger": "penstock.frontends.python",
     "Node": "penstock.frontends.python",
     "Pipeline": "penstock.frontends.python",
+    "Savepoints": "penstock.frontends.python",
     "Throttle": "penstock.frontends.python",
     "formats": "penstock.frontends.catalog",
     "read_files": "penstock.components.sinks.files",

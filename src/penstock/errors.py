@@ -346,8 +346,13 @@ define(
 define(
     "STATE_PARTITIONS_FIXED",
     "the state is divided into {found} partitions, and the pipeline asks for {wanted}",
-    "Put `state.partitions` back to {found}, or start anew with another `--state-dir` and another output.",
+    "Divide it anew with `penstock rescale FILE --partitions {wanted}`, or put `state.partitions` back to {found}.",
     owner=Owner.OPERATOR,
+)
+define(
+    "RENAMED_FROM",
+    "'{node}' cannot have been called '{name}' before: {reason}",
+    "Name what it was called when the pipeline last ran, or remove `renamedFrom`.",
 )
 define("TEST_NODE_UNKNOWN", "test '{test}' names '{name}' under `{part}`, which is not {expected}", "{suggestion}")
 
@@ -530,6 +535,17 @@ define(
     "Run `penstock validate` on it to see what it does.",
 )
 define(
+    "BENCH_FAILED",
+    "the pipeline could not be tried out: {reason}",
+    "Change it, or try again; what it reads from may not have answered.",
+)
+define(
+    "BENCH_BUSY",
+    "others are trying out pipelines",
+    "Try again in a moment.",
+    owner=Owner.EXTERNAL,
+)
+define(
     "LEDGER_NOT_READ",
     "the state of '{name}' could not be read: {reason}",
     "Try again; the server may have much to do.",
@@ -626,7 +642,255 @@ define(
 define(
     "STATE_UNREADABLE",
     "state in {path} cannot be read: {reason}",
-    "Restore the file from a copy, or start anew with an empty `--state-dir` and an empty output.",
+    "Restore the file from a copy,{savepoint} or start anew with an empty `--state-dir` and an empty output.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "STATE_NOTHING_YET",
+    "'{name}' has committed no batch yet, so there is no state to show",
+    "Look again once it has processed something.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "STATE_NOT_FOUND",
+    "'{word}' is neither a pipeline file nor a state folder, and there is no {path}",
+    "{advice}",
+    owner=Owner.OPERATOR,
+    exit_code=3,
+)
+define(
+    "STATE_STATELESS",
+    "pipeline '{name}' keeps no state: none of its steps remembers anything",
+    "",
+    owner=Owner.OPERATOR,
+    exit_code=3,
+)
+define(
+    "STATE_STEP_UNKNOWN",
+    "pipeline '{name}' has no step '{step}' that keeps state",
+    "Those that do: {steps}.",
+    owner=Owner.OPERATOR,
+    exit_code=3,
+)
+define(
+    "STATE_KEY",
+    "'{step}' cannot be asked for that key: {reason}",
+    "{advice}",
+    owner=Owner.OPERATOR,
+)
+define(
+    "REPROCESS_NO_HISTORY",
+    "source '{node}' ({component}) cannot be read again: it keeps nothing of what it has given",
+    "Reprocessing reads from files, delta, sql_poll and kafka; give the source a `bootstrap` with an archive of it.",
+    owner=Owner.OPERATOR,
+)
+define(
+    "REPROCESS_NO_TIME",
+    "'{node}' cannot be cut by time: {reason}",
+    "{advice}",
+    owner=Owner.OPERATOR,
+)
+define(
+    "REPROCESS_APPENDS",
+    "sink '{node}' appends, and {reason}: its rows would be there twice",
+    "Send them elsewhere with `--into {node}.{field}=…`, or leave the sink out with --sink.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "REPROCESS_SAVEPOINT_LATE",
+    "savepoint {path} is too late for the range: {reason}",
+    "Use an earlier savepoint, or none; results that have left it would not come again.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "REPROCESS_STATE_DIFFERS",
+    "this version cannot go on with the state of the savepoint: {reason}",
+    "Leave out --savepoint; then what lies before the range is read again.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "SAVEPOINT_UNKNOWN",
+    "there is no savepoint '{name}' in {path}",
+    "{suggestion} `penstock savepoint list FILE` shows those there are.",
+    owner=Owner.OPERATOR,
+    exit_code=3,
+)
+define(
+    "SAVEPOINT_NAME",
+    "'{name}' cannot be the name of a savepoint",
+    "Use letters, digits, dots, dashes and underscores, starting with a letter or digit.",
+    owner=Owner.OPERATOR,
+)
+define(
+    "SAVEPOINT_EXISTS",
+    "there is something called '{name}' already: {path}",
+    "Choose another name, or delete that savepoint first.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "SAVEPOINT_NOTHING",
+    "'{name}' has committed no batch yet, so there is nothing to save",
+    "Take a savepoint once it has processed something.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "SAVEPOINT_FAILED",
+    "the savepoint could not be taken: {reason}",
+    "Nothing was changed; try again.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SAVEPOINT_NO_SPACE",
+    "it takes {needed} bytes on the disk of {path}, and {free} are free",
+    "Free space, or choose another place; nothing was changed.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SAVEPOINT_STORE",
+    "the object store does not do what it is asked for at {path}: {reason}",
+    "Check the address, the keys and the network; no savepoint was changed.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SAVEPOINT_DAMAGED",
+    "savepoint {path} is damaged: {file} {reason}",
+    "Use another savepoint, or a copy of this one.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "SAVEPOINT_TOO_NEW",
+    "savepoint {path} was made with {what} {found}, and this is {known}",
+    "Restore it with that version or a later one.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "SAVEPOINT_OF_ANOTHER_PIPELINE",
+    "savepoint {path} is of pipeline '{found}', not of '{expected}'",
+    "Add --fork to let '{expected}' begin where that one was, with sinks of its own.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "RESTORE_UNFINISHED",
+    "an earlier restore of {path} is not finished: its sinks have not gone back yet",
+    "Run the pipeline; that finishes it first.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "RESCALE_FAILED",
+    "the state in {path} could not be divided anew: {reason}",
+    "Nothing was changed; the savepoint that was taken before is there too.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "CHANGE_NEEDS_UPGRADE",
+    "'{name}' has changed since it last ran, and cannot go on with its state as it is: {reason}",
+    "Carry the state over with `{command}`; `penstock plan` shows what that does. Or run the earlier version.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "CHANGE_LOSES_STATE",
+    "the upgrade would give up what '{node}' remembers: {reason}",
+    "Add `--lose {node}` if that is meant. If it was only renamed, say so with `renamedFrom: {node}`.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "CHANGE_LOSES_NOTHING",
+    "nothing that '{node}' remembers would be given up",
+    "Leave out `--lose {node}`.",
+    owner=Owner.OPERATOR,
+    exit_code=2,
+)
+define(
+    "OPERATION_OPEN",
+    "the state of '{name}' is being changed: {kind}, asked for by {by} ({id})",
+    "Wait until that is done; `penstock describe {name}` says how far it is.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "OPERATION_FAILED",
+    "it could not be done: {reason}",
+    "Nothing was changed, or it is finished by the next run; the log of the operation says more.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "OPERATION_CANCELLED",
+    "{reason}",
+    "The state is as it was, or, if the work was done already, as it was to be.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "PARTITIONS_DECLARED",
+    "the file of '{name}' says how many partitions its state has, and cannot be changed by a program",
+    "Set `state.partitions: {partitions}` in it, and apply it.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "BOOTSTRAP_REFUSED",
+    "the state of '{node}' cannot be made anew from what was read before: {reason}",
+    "Leave out `--bootstrap {node}`; its state then begins empty, or goes on.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "UPGRADE_FAILED",
+    "the state in {path} could not be carried over: {reason}",
+    "Nothing was changed; the savepoint that was taken before is there too.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "CHANGE_UNFINISHED_BATCH",
+    "the last run of {path} died in batch {batch}, which has to be finished first",
+    "Run the pipeline as it was with `penstock run FILE --once`, then try again.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "CUTOVER_UNKNOWN",
+    "no cut-over of '{name}' is under way in {path}",
+    "Begin one with `penstock cutover start FILE NEW`.",
+    owner=Owner.OPERATOR,
+    exit_code=3,
+)
+define(
+    "CUTOVER_ANOTHER",
+    "a cut-over of '{name}' to {file} is under way",
+    "Finish it with `penstock cutover finish`, or give it up with `penstock cutover abort`.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "CUTOVER_REFUSED",
+    "the cut-over cannot go on: {reason}",
+    "{advice}",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "CUTOVER_FAILED",
+    "the cut-over has failed: {reason}",
+    "The pipeline is as it was. Try again, or give the cut-over up with `penstock cutover abort`.",
     owner=Owner.OPERATOR,
     exit_code=1,
 )
@@ -656,6 +920,13 @@ define(
     "{advice}",
     owner=Owner.EXTERNAL,
     exit_code=1,
+)
+define(
+    "SINK_CANNOT_REWIND",
+    "sink '{node}' cannot go back to what it held after batch {batch}: {reason}",
+    "{advice}",
+    owner=Owner.OPERATOR,
+    exit_code=4,
 )
 define(
     "SINK_UNREACHABLE",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import FrameBuilder, columns_of
 from penstock.engine.history import History, read, with_history
 from penstock.engine.late import late_problems
-from penstock.engine.lower import STATEFUL, choose_trunk, is_stateful, trunk_frame
+from penstock.engine.lower import STATEFUL, is_stateful, trunk_frame
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
 from penstock.errors import PenstockError, Problem, Severity
+from penstock.graph.flow import choose_trunk, sifts_results
 from penstock.graph.nodes import Analysis, Graph, Node, NodeFacts, Stateful, Watermark
 from penstock.spec.pipeline import Step as StepSpec
 
@@ -52,13 +53,14 @@ def analyse(
     histories: Mapping[str, History] | None = None,
     *,
     careful: bool = False,
+    builder_class: Callable[..., FrameBuilder] = FrameBuilder,
 ) -> Analysed:
     """Builds and checks every node; a node whose input failed is passed over.
 
     `histories` are read instead of the sources of these names. A `careful` pipeline sets rows aside on which an
     expression fails, instead of ending.
     """
-    builder = FrameBuilder(spark, graph, spool, buckets, histories, careful=careful)
+    builder = builder_class(spark, graph, spool, buckets, histories, careful=careful)
     frames: dict[str, DataFrame] = {}
     facts: dict[str, NodeFacts] = {}
     problems: list[Problem] = []
@@ -88,7 +90,7 @@ def analyse(
     problems.extend(late_problems(graph, [name for name in builder.builds if name in frames], frames))
     problems.extend(modes.problems())
     stateful = {name for name, fact in facts.items() if fact.stateful}
-    trunk = choose_trunk(graph, stateful, early=careful or _sifts_results(graph, stateful))
+    trunk = choose_trunk(graph, stateful, early=careful or sifts_results(graph, stateful))
     if all(name in frames for name in trunk):
         frames |= builder.apart(trunk, frames, ("OUT",))
         fed = _fed_back_after(builder, trunk, frames)
@@ -109,12 +111,6 @@ def _fed_back_after(
         for node in after
         if is_fed_back(builder.spool, node.name)
     }
-
-
-def _sifts_results(graph: Graph, stateful: set[str]) -> bool:
-    """Whether rules are applied to what a stateful step gives: rows it gave cannot be had from it a second time."""
-    sifting = (node for node in graph.of_kind("step") if isinstance(node.component, Step) and node.component.rules())
-    return any(graph.ancestors(node.name) & stateful for node in sifting)
 
 
 def _history_problems(builder: FrameBuilder, frames: Mapping[str, DataFrame]) -> Iterator[Problem]:

@@ -7,8 +7,9 @@ same batch comes again.
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -21,9 +22,10 @@ from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.admission import Admission
 from penstock.engine.again import keep_letters, pseudo_node
 from penstock.engine.analyse import Analysed
+from penstock.engine.checkpoint import last_committed, last_number
 from penstock.engine.dead import COLUMNS, dead_letter_sink, dead_of_sieve, dead_of_sink, dead_of_step, dead_rows
 from penstock.engine.dead import SINK as DEAD
-from penstock.engine.frames import drops_rows
+from penstock.engine.frames import drops_rows, steps_in
 from penstock.engine.late import SINK as LATE
 from penstock.engine.late import late_columns, late_rows, late_sink
 from penstock.engine.ledger import BatchEntry, Ledger, add
@@ -31,12 +33,15 @@ from penstock.engine.lower import split_trunk, trunk_frame
 from penstock.engine.markers import as_batch, execution, marker, plain_session, rows_below, rows_through
 from penstock.engine.measures import Measures
 from penstock.engine.replays import keep, kept_folder
+from penstock.engine.savepoints.pins import Pins
+from penstock.engine.savepoints.rewinding import go_back, go_back_later
 from penstock.engine.sieves import dropped_rows, failing
 from penstock.engine.state.counters import Counts, since
 from penstock.engine.state.pack import BEFORE
 from penstock.engine.statedir import StateDir, storage_error
 from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph, Node
+from penstock.reports.savepoints import SavedSink
 from penstock.spec.pipeline import LatePolicy
 from penstock.spec.pipeline import Source as SourceSpec
 from penstock.spec.pipeline import Step as StepSpec
@@ -74,11 +79,31 @@ class SinkWork:
 
 _WORK_KEPT = 100
 
+Instead = Callable[[str, Sink], Sink]
+"""The sink that is opened in place of one, by its name."""
+
+
+def as_declared(name: str, sink: Sink) -> Sink:
+    """The sink itself, as it stands in the pipeline file, with its secrets."""
+    return with_secrets(sink)
+
 
 class BatchHandler:
     """Called by Spark with each batch. `query` must be set right after the query has been started."""
 
-    def __init__(self, spark: SparkSession, graph: Graph, analysed: Analysed, state: StateDir) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        analysed: Analysed,
+        state: StateDir,
+        instead: Instead = as_declared,
+    ) -> None:
+        self.instead = instead
+        self.begins: Callable[[int | None], None] = lambda _: None
+        """Called with the number of a batch before it is handled, and with None after it was; not if it failed."""
+        self.after: Callable[[], None] = lambda: None
+        """Called when a batch has been handled, before Spark commits it."""
         self.spark = spark
         self.graph = graph
         self.analysed = analysed
@@ -88,6 +113,14 @@ class BatchHandler:
         self.ledger.claim(state.identity.epoch)
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
+        self.gate = threading.Lock()
+        """Held while a batch is at work; who takes it instead has the pipeline between two batches."""
+        committed, planned = last_committed(state.checkpoint), last_number(state.checkpoint / "offsets")
+        self.begun = max(committed, planned)
+        """The last batch of which a sink may have something."""
+        self.finished = committed
+        """The last batch that all sinks have; Spark commits it next."""
+        self._operators_noted = False
         self.sinks = list(graph.of_kind("sink"))
         self.writers: dict[str, SinkWriter] = {}
         self._counted: dict[str, Counts] = {}
@@ -106,6 +139,10 @@ class BatchHandler:
         self.steps = analysed.builder.carried_in(self.frame())
         for node in self.sinks:
             self.writers[node.name] = self._open(node, analysed.analysis.facts[node.name].columns)
+        self._own: set[str] = set()
+        """Sinks that lie in the state folder, and go wherever it goes."""
+        go_back(state.path, self.writers)
+        Pins(state.path).tell(self.writers)
 
     @property
     def whole(self) -> bool:
@@ -124,14 +161,15 @@ class BatchHandler:
     def _open(self, node: Node, columns: Mapping[str, str]) -> SinkWriter:
         assert isinstance(node.component, Sink)
         try:
-            return with_secrets(node.component).open(self._context(node.name, dict(columns)))
+            return self.instead(node.name, node.component).open(self.context(node.name, dict(columns)))
         except OSError as error:
             raise storage_error(error, Path(error.filename or self.graph.file.folder)) from error
 
-    def _context(self, node: str, columns: dict[str, str]) -> SinkContext:
+    def context(self, node: str, columns: dict[str, str]) -> SinkContext:
         identity = self.state.identity
         folder = self.graph.file.folder
-        return SinkContext(self.spark, node, folder, identity.name, identity.lineage, identity.epoch, columns)
+        known_as = self.state.known_as(node)
+        return SinkContext(self.spark, known_as, folder, identity.name, identity.lineage, identity.epoch, columns)
 
     def close(self) -> None:
         for writer in self.writers.values():
@@ -139,7 +177,13 @@ class BatchHandler:
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         try:
-            self._handle(rows, batch_id)
+            with self.gate:
+                self.begins(batch_id)
+                self.begun = batch_id
+                self._handle(rows, batch_id)
+                self.finished = batch_id
+                self.after()
+                self.begins(None)
         except BaseException as error:
             # Spark hands back a text of the traceback only; the error itself is kept for the one who waits.
             self.failure = error
@@ -173,6 +217,7 @@ class BatchHandler:
             self._checksums(batch),
         )
         self.state.refuse_overtaken()
+        self._note_operators()
         self.ledger.record(entry, self.measures.times(steps.late_times, filtered))
         reach("batch.after_ledger", batch_id)
         # Spark commits the batch next; a run that was overtaken in the meantime must not.
@@ -180,6 +225,37 @@ class BatchHandler:
         self._note_sinks(batch_id, retries)
         assert self.query is not None
         self.admission.end(self.query, self.source_order, counts.rows_in, troubled=self._troubles() > troubles)
+
+    def lasting_writers(self) -> dict[str, SinkWriter]:
+        """The open sinks but those in the state folder."""
+        return {name: writer for name, writer in self.writers.items() if name not in self._own}
+
+    def saved_sinks(self) -> tuple[SavedSink, ...]:
+        """What each sink holds now; call it between batches."""
+        found = []
+        for name, writer in self.lasting_writers().items():
+            node = self.graph.nodes.get(name)
+            with inside(name):
+                component = node.component.name if node is not None and isinstance(node.component, Sink) else ""
+                found.append(SavedSink(name, component, writer.position()))
+        return tuple(found)
+
+    def _open_aside(self, key: str, sink: Sink, columns: dict[str, str]) -> SinkWriter:
+        """Opens a sink beside the pipeline's own; after a restore it goes back when it is first opened."""
+        writer = sink.open(self.context(key, columns))
+        self.writers[key] = writer
+        if str(getattr(sink, "path", "")).startswith(f"{self.state.path}/"):
+            self._own.add(key)
+        else:
+            go_back_later(self.state.path, key, writer)
+        return writer
+
+    def _note_operators(self) -> None:
+        """Notes, in the first batch, where the state of which step is kept, so that others can find it."""
+        if not self._operators_noted:
+            assert self.query is not None
+            self.state.note_operators(steps_in(execution(self.query).executedPlan(), self.analysed.builder))
+            self._operators_noted = True
 
     def _note_sinks(self, batch: int, before: Mapping[str, int]) -> None:
         retries = {name: writer.retried - before.get(name, 0) for name, writer in self.writers.items()}
@@ -481,7 +557,7 @@ class BatchHandler:
 
         if key not in self.writers:
             place = key.split("_", 1)[1] if key.startswith(f"{LATE}_") else key.removeprefix(f"{DEAD}_")
-            self.writers[key] = _below(with_secrets(sink), place).open(self._context(key, columns))
+            self._open_aside(key, _below(self.instead(key, sink), place), columns)
         observation = Observation()
         counted = as_batch(rows).observe(observation, F.count(F.lit(1)).alias("rows"))
         if not self.writers[key].write(batch, counted):
@@ -494,9 +570,9 @@ class BatchHandler:
         key = f"{DEAD}_{source}"
         if key not in self.writers:
             declared = self.graph.file.pipeline.dead_letters
-            sink = with_secrets(dead_letter_sink(declared, self.state.dead))
+            sink = self.instead(key, dead_letter_sink(declared, self.state.dead))
             several = len(self.analysed.builder.marks) > 1
-            self.writers[key] = _below(sink, source if several else None).open(self._context(key, COLUMNS))
+            self._open_aside(key, _below(sink, source if several else None), COLUMNS)
         return self.writers[key]
 
 

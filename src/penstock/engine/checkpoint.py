@@ -23,16 +23,6 @@ def last_committed(checkpoint: Path) -> int:
     return last_number(checkpoint / "commits")
 
 
-def state_partitions(checkpoint: Path) -> int | None:
-    """Into how many partitions the state was divided when it was first written."""
-    file = checkpoint / "offsets" / str(last_number(checkpoint / "offsets"))
-    if not file.exists():
-        return None
-    conf = json.loads(file.read_text("utf-8").splitlines()[1]).get("conf", {})
-    found = conf.get("spark.sql.shuffle.partitions")
-    return int(found) if found is not None else None
-
-
 def state_versions(checkpoint: Path) -> dict[Path, int]:
     """The newest version of each part of the state; they differ while a batch stores its state."""
     parts = (checkpoint / "state").glob("[0-9]*/[0-9]*/")

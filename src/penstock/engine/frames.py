@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import (
     ERROR,
@@ -21,14 +21,14 @@ from penstock.components.base import (
     StepContext,
     stream_name,
 )
-from penstock.components.shared.event_time import event_time_of
+from penstock.components.shared.event_time import event_time_of, hold_of
 from penstock.engine.admission import Gate, begun, throttled
 from penstock.engine.again import is_fed_back, letters_again, of_source, of_step, with_again
 from penstock.engine.by_time import observed
 from penstock.engine.history import FILES_PER_BATCH, History, reader, since, stream
 from penstock.engine.idle import with_ticks
-from penstock.engine.lower import keeps_state
-from penstock.engine.markers import marked, marker, markers_in, reading_all
+from penstock.engine.lower import keeps_state, states_in
+from penstock.engine.markers import marked, marker, markers_in, reading_all, steps_of_operators
 from penstock.engine.replays import with_replays
 from penstock.engine.sieves import Sieve, Sifted, Stage, guarded
 from penstock.engine.state.buckets import bucket_count
@@ -58,7 +58,7 @@ _COPY_MARKS = 900_000
 """First number of the marks of further copies of a source: their rows are those of the first one, counted there."""
 
 
-_SIEVE_MARKS, _FLOOR_MARK, _AGAIN_MARKS = 300_000, 400_000, 800_000
+_STATE_MARKS, _SIEVE_MARKS, _FLOOR_MARK, _AGAIN_MARKS = 200_000, 300_000, 400_000, 800_000
 _KERNEL_MARKS, _REPLAY_MARKS, _FILTER_MARKS = 500_000, 600_000, 700_000
 
 
@@ -72,6 +72,8 @@ class CarriedStep:
     counters: Counters
     replays: bool
     """Whether late rows can be fed to it again."""
+    hold: int
+    """By how much the rows it reads may be older than the watermark, in microseconds."""
 
 
 class FrameBuilder:
@@ -108,6 +110,8 @@ class FrameBuilder:
         self.buckets = buckets or bucket_count(int(spark.conf.get("spark.sql.shuffle.partitions") or 2))
         self.builds: dict[str, list[CarriedStep]] = {}
         """Steps with a kernel by name, each as often as it was built: a query may need several copies."""
+        self.native: dict[str, int] = {}
+        """Markers above steps whose state Spark's own operators keep."""
         self._copies = 0
         self.streams: dict[int, list[str]] = {}
         """Names of what Spark reads, in the order of its reports, by the marker above it."""
@@ -169,6 +173,19 @@ class FrameBuilder:
             if found is not None:
                 return found
         self.small_rows &= component.name != "python"
+        return self._with_state_marked(node, inputs, self._uncarried(node, component, inputs, via))
+
+    def _with_state_marked(self, node: Node, inputs: Mapping[str, DataFrame], rows: DataFrame) -> DataFrame:
+        """The rows, findable in a plan if Spark keeps state for them; filters above do not reach below that."""
+        below = sum(states_in(frame) for frame in inputs.values() if frame.isStreaming)
+        if not rows.isStreaming or states_in(rows) <= below:
+            return rows
+        return rows.where(marker(self.native.setdefault(node.name, _STATE_MARKS + len(self.native))))
+
+    def _uncarried(
+        self, node: Node, component: Step, inputs: Mapping[str, DataFrame], via: tuple[str, ...]
+    ) -> DataFrame:
+        """The rows of a step that has no kernel for these inputs."""
         context = self._step_context(node, inputs)
         rules = component.rules()
         if rules:
@@ -291,9 +308,10 @@ class FrameBuilder:
             carried = replace(carried, inputs=inputs_)
         self.small_rows &= all(is_small(rows.rows) for rows in carried.inputs)
         counters = Counters(self.spark, self.window_ms)
-        built = CarriedStep(carried, tuple(marks.values()), counters, replays)
+        hold = max(hold_of(frame) for frame in frames.values())
+        built = CarriedStep(carried, tuple(marks.values()), counters, replays, hold)
         self.builds.setdefault(node.name, []).append(built)
-        return carry(node.name, carried, list(frames.values()), self.buckets, counters)
+        return carry(node.name, carried, list(frames.values()), hold, self.buckets, counters)
 
     def carried_in(self, frame: DataFrame) -> dict[str, CarriedStep]:
         """The steps with a kernel that a frame computes; of a step that is in it several times the first."""
@@ -371,6 +389,12 @@ class FrameBuilder:
             return rows.where(marker(marks.readable)).drop(*_BOOKKEEPING)
         readable = marked(marks.readable, is_readable(rows, spec.event_time) & ~_is_heartbeat(rows))
         return self._observed(rows.where(readable).drop(*_BOOKKEEPING), f"rows_in {node.name}", via)
+
+
+def steps_in(plan: Any, builder: FrameBuilder) -> dict[int, str]:
+    """The steps whose state the operators of a physical plan keep, by the number of the operator."""
+    marks = {name: [set(step.marks) for step in built] for name, built in builder.builds.items()}
+    return steps_of_operators(plan, marks, builder.native)
 
 
 def is_readable(rows: DataFrame, event_time: EventTime | None, now: Column | None = None) -> Column:

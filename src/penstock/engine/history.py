@@ -123,17 +123,23 @@ def copy(spark: SparkSession, node: Node, folder: Path, spool: Path, live: DataF
     history.folder.mkdir(parents=True)
     work = history.folder / "work"
     rows = read(spark, node, folder, work, live)
-    time = f"`{event_time.column}`"
     if bootstrap.until is not None:
         rows = rows.where(~since(bootstrap.until, event_time, untimed=False))
-    in_order = rows.repartitionByRange(_PARTS, time).sortWithinPartitions(time)
-    size = ROWS_PER_FILE if node.spec.throttle == Throttle() else ROWS_PER_THROTTLED_FILE
-    in_order.write.option("maxRecordsPerFile", size).parquet(str(history.rows))
+    write_in_order(rows, node.spec, history.rows)
     shutil.rmtree(work, ignore_errors=True)
     reach("history.copied", 0)
-    plan = Plan(_date_in_order(history.rows), _written(bootstrap.until))
+    plan = Plan(date_in_order(history.rows), _written(bootstrap.until))
     history.note(plan)
     return plan
+
+
+def write_in_order(rows: DataFrame, spec: SourceSpec, target: Path) -> None:
+    """Writes rows of a source in files whose names are in the order of event time, and so are the rows in them."""
+    assert spec.event_time is not None
+    time = f"`{spec.event_time.column}`"
+    in_order = rows.repartitionByRange(_PARTS, time).sortWithinPartitions(time)
+    size = ROWS_PER_FILE if spec.throttle == Throttle() else ROWS_PER_THROTTLED_FILE
+    in_order.write.option("maxRecordsPerFile", size).parquet(str(target))
 
 
 def reader(context: ReadContext, node: Node) -> tuple[Source, ReadContext]:
@@ -189,7 +195,7 @@ def stream(spark: SparkSession, history: History, name: str, most_files: int) ->
     return reader.parquet(str(history.rows))
 
 
-def _date_in_order(rows: Path) -> int:
+def date_in_order(rows: Path) -> int:
     """Gives the files times in the order of their names, which is that of their rows; how many rows there are."""
     from pyarrow import parquet
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import queue
 import re
 import shlex
 import shutil
@@ -22,6 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +115,8 @@ def command(java: str, options: JvmOptions) -> list[str]:
     classpath = [str(_HOME / "conf") + os.sep, str(_HOME / "jars" / "*")]
     if "spark.driver.extraClassPath" in conf:
         classpath.append(conf["spark.driver.extraClassPath"])
-    tuning = ["-XX:TieredStopAtLevel=1"] if options.quick else []
+    # Without the second compiler Java keeps little room for compiled code, which a long session fills.
+    tuning = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"] if options.quick else []
     if options.archive_to is not None:
         tuning.append(f"-XX:ArchiveClassesAtExit={options.archive_to}")
     elif archive_path().exists():
@@ -122,8 +125,10 @@ def command(java: str, options: JvmOptions) -> list[str]:
     arguments = [item for key, value in sorted(conf.items()) for item in ("--conf", f"{key}={value}")]
     if options.packages:
         arguments += ["--packages", ",".join(options.packages)]
+    # Plans of many stateful steps are deep, and are written by recursion; too small a stack would end the context.
     return [
-        java, "-cp", os.pathsep.join(classpath), f"-Xmx{options.memory}", "-XX:+UseParallelGC", "-XX:-UsePerfData",
+        java, "-cp", os.pathsep.join(classpath), f"-Xmx{options.memory}", "-Xss4m", "-XX:+UseParallelGC",
+        "-XX:-UsePerfData",
         *MODULE_OPTIONS, *tuning,
         f"-Djava.io.tmpdir={options.scratch}",
         f"-Dlog4j2.configurationFile={Path(__file__).with_name(logging)}",
@@ -133,8 +138,45 @@ def command(java: str, options: JvmOptions) -> list[str]:
     ]  # fmt: skip
 
 
+class _Starter:
+    """A thread that starts children and then waits as long as the process lives.
+
+    The kernel ties its promise to the thread that started the child, not to the process: a JVM that is started in a
+    thread of passing work would be killed when that work is done.
+    """
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._pid = 0
+
+    def run(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        started: Future[subprocess.Popen[bytes]] = Future()
+
+        def answer() -> None:
+            try:
+                started.set_result(start())
+            except BaseException as error:
+                started.set_exception(error)
+
+        with self._lock:
+            if self._pid != os.getpid():
+                self._asked = queue.SimpleQueue()
+                threading.Thread(target=self._serve, args=(self._asked,), name="starts Java", daemon=True).start()
+                self._pid = os.getpid()
+        self._asked.put(answer)
+        return started.result()
+
+    def _serve(self, asked: queue.SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            asked.get()()
+
+
+_STARTER = _Starter()
+
+
 class Jvm:
-    """A running JVM with PySpark's gateway inside. Build it in the main thread: the kernel's promise is tied to it."""
+    """A running JVM with PySpark's gateway inside."""
 
     def __init__(self, options: JvmOptions) -> None:
         self.options = options
@@ -154,14 +196,17 @@ class Jvm:
             }
             if options.hidden:
                 environment["PENSTOCK_HIDE"] = "|".join(re.escape(text) for text in options.hidden)
-            self.process = subprocess.Popen(
-                command(find_java(), options),
-                stdin=subprocess.PIPE,
-                stdout=output if options.take_line is None else subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),
+            arguments = command(find_java(), options)
+            self.process = _STARTER.run(
+                lambda: subprocess.Popen(
+                    arguments,
+                    stdin=subprocess.PIPE,
+                    stdout=output if options.take_line is None else subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,
+                    preexec_fn=_die_with(os.getpid()),
+                )
             )
             if options.take_line is not None:
                 threading.Thread(target=self._pass_on, args=(options.take_line,), daemon=True).start()

@@ -112,6 +112,15 @@ class Ledger:
                 last[start] = max(batch, last.get(start, 0))
         return {start: BatchEntry(last[start], 0, **counts) for start, counts in found.items()}
 
+    def copy_until(self, target: Path, batch: int) -> BatchEntry:
+        """Copies the ledger, up to a batch and while others write to it; what that adds up to."""
+        with closing(self._connect()) as db, closing(sqlite3.connect(target, isolation_level=None)) as copy:
+            db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            for table in ("batches", "times"):
+                copy.execute(f"DELETE FROM {table} WHERE batch > ?", (batch,))
+        return Ledger(target).totals()
+
     def totals(self) -> BatchEntry:
         """All batches added up."""
         entries = self.entries()

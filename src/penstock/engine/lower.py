@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.markers import walk
-from penstock.graph.nodes import Graph
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,37 +39,12 @@ def is_stateful(plan: Any) -> bool:
 
 def keeps_state(frame: DataFrame) -> bool:
     """Whether computing the rows of a stream changes state."""
-    return any(is_stateful(node) for node in walk(frame._jdf.queryExecution().analyzed()))
+    return states_in(frame) > 0
 
 
-def choose_trunk(graph: Graph, stateful: set[str], *, early: bool = False) -> tuple[str, ...]:
-    """Where the streaming query ends: one node if all sinks pass through it, else every node a sink reads.
-
-    It ends as late as possible, so that Catalyst sees much of it; or `early`, right after what keeps state.
-    """
-    ends = list(dict.fromkeys(sink.inputs[0] for sink in graph.of_kind("sink")))
-    if len(ends) <= 1 and not early:
-        return tuple(ends)
-    for candidate in graph.nodes if early else reversed(list(graph.nodes)):
-        if graph.nodes[candidate].kind != "sink" and _carries_all(graph, candidate, ends, stateful):
-            return (candidate,)
-    return tuple(ends)
-
-
-def _carries_all(graph: Graph, candidate: str, ends: list[str], stateful: set[str]) -> bool:
-    """Whether every sink's rows come through the candidate alone, and nothing after it keeps state."""
-    for end in ends:
-        waiting, seen = [end], set()
-        while waiting:
-            name = waiting.pop()
-            if name == candidate or name in seen:
-                continue
-            seen.add(name)
-            node = graph.nodes[name]
-            if node.kind == "source" or name in stateful:
-                return False
-            waiting.extend(node.inputs)
-    return True
+def states_in(frame: DataFrame) -> int:
+    """How many operators keep state for the rows of a stream."""
+    return sum(is_stateful(node) for node in walk(frame._jdf.queryExecution().analyzed()))
 
 
 def trunk_frame(frames: dict[str, DataFrame], trunk: tuple[str, ...]) -> DataFrame:

@@ -9,7 +9,7 @@ because it cannot be compiled. See docs/decisions/0003.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _FIRST = 1_000_000
+_STATEFUL = re.compile("State|Join|Dedup|SessionWindow|Limit")
 _MARK = re.compile(r"spark_partition_id\(\) (?:>=|<) -(\d+)", re.IGNORECASE)
 
 
@@ -107,11 +108,59 @@ def plain_session(spark: SparkSession) -> SparkSession:
     return plain
 
 
-def walk(node: Any) -> Iterator[Any]:
-    yield node
+def steps_of_operators(
+    plan: Any, marks: Mapping[str, Sequence[Set[int]]], above: Mapping[str, int] | None = None
+) -> dict[int, str]:
+    """Which step's state each stateful operator keeps, by the operator's number.
+
+    `marks` are the markers at the inputs of each step, once for each time it was built; they lie below its own operator
+    and above any other. Steps without such have a marker above their operators, and above any other.
+    """
+    found: dict[int, str] = {}
+    named = {number: name for name, number in (above or {}).items()}
+
+    def below(node: Any, step: str | None) -> set[int]:
+        """The markers below a node, down to where state is kept; `step` is the nearest above it with a marker."""
+        inside: set[int] = set()
+        step = named.get(number_of(node) or -1, step)
+        children = list(_children(node))
+        for child in children:
+            deeper = below(child, step)
+            number = number_of(child)
+            inside |= ({number} if number is not None else set()) | (set() if _operator(child) is not None else deeper)
+        operator = _operator(node)
+        if operator is not None:
+            carried = [name for name, built in marks.items() if any(one and one <= inside for one in built)]
+            name = carried[0] if carried else step
+            if name is not None:
+                found[operator] = name
+        return inside
+
+    below(plan, None)
+    return found
+
+
+def _children(node: Any) -> Iterator[Any]:
     children = node.children().iterator()
     while children.hasNext():
-        yield from walk(children.next())
+        yield children.next()
+
+
+def _operator(node: Any) -> int | None:
+    """The number of a stateful operator; None for any other node."""
+    if not _STATEFUL.search(node.nodeName()):
+        return None
+    try:
+        info = node.stateInfo()
+    except Exception:
+        return None
+    return int(info.get().operatorId()) if info.isDefined() else None
+
+
+def walk(node: Any) -> Iterator[Any]:
+    yield node
+    for child in _children(node):
+        yield from walk(child)
 
 
 def number_of(node: Any) -> int | None:

@@ -13,16 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import Backlog, Source
 from penstock.engine.analyse import Analysed
-from penstock.engine.batch import BatchHandler, SinkWork
-from penstock.engine.checkpoint import last_committed, source_log, state_partitions, verify
+from penstock.engine.batch import BatchHandler, Instead, SinkWork, as_declared
+from penstock.engine.checkpoint import last_committed, source_log, verify
+from penstock.engine.evolution.going_on import go_on
+from penstock.engine.frames import steps_in
 from penstock.engine.idle import Remembered, SourceTime, catch_up, source_watermarks, tick, tick_folder
 from penstock.engine.ledger import Ledger
-from penstock.engine.markers import markers_in
+from penstock.engine.markers import execution, markers_in
 from penstock.engine.progress import BatchReport, batch_report
+from penstock.engine.savepoints.pins import Pins
+from penstock.engine.savepoints.standing import known_steps
+from penstock.engine.savepoints.take import Moment
 from penstock.engine.spark_errors import runtime_problem
 from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph
+from penstock.reports.state_folder import state_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,13 +36,21 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = str((1 << 31) - 1)
+_LOOK_SECONDS = 1.0
+_QUIET_LOOKS = 10
 
 
 class RunningPipeline:
     """The one query of a pipeline. Made stopped; `start` it once."""
 
     def __init__(
-        self, spark: SparkSession, graph: Graph, analysed: Analysed, state: StateDir, log: Path | None = None
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        analysed: Analysed,
+        state: StateDir,
+        log: Path | None = None,
+        instead: Instead = as_declared,
     ) -> None:
         self.spark = spark
         self.log = log or state.logs / "spark.log"
@@ -45,7 +59,8 @@ class RunningPipeline:
         self.analysed = analysed
         verify(state.checkpoint)
         self._refuse_other_partitions()
-        self.handler = BatchHandler(spark, graph, analysed, state)
+        go_on(state, graph, analysed)
+        self.handler = BatchHandler(spark, graph, analysed, state, instead)
         self.query: StreamingQuery | None = None
         self._seen = last_committed(state.checkpoint)
         self._came = {marks.came: name for name, marks in analysed.builder.marks.items()}
@@ -188,17 +203,71 @@ class RunningPipeline:
         if not self.active:
             return
         assert self.query is not None
+        execution, quiet = self._leave_loop(), 0
+        # It may just have looked whether to go on, and begin: to stop it then would leave a batch that is only planned.
+        while execution.queryExecutionThread().isAlive() and quiet < _QUIET_LOOKS:
+            quiet = 0 if self.query.status["isTriggerActive"] else quiet + 1
+            time.sleep(0.01)
+        self.stop()
+
+    def _leave_loop(self) -> Any:
+        """Tells Spark's loop that it has ended.
+
+        Spark's own stop() interrupts the batch. The loop, told so, starts no other and leaves after the commit; between
+        batches it may sleep for the rest of the trigger's time, and is woken by stop().
+        """
+        assert self.query is not None
         jvm: Any = self.spark._jvm
         loader = jvm.Thread.currentThread().getContextClassLoader()
         name = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
         terminated = jvm.java.lang.Class.forName(name, True, loader).getField("MODULE$").get(None)
-        # Spark's own stop() interrupts the batch. Its loop, told that it has ended, starts no other and leaves after
-        # the commit; between batches it may sleep for the rest of the trigger's time, and is woken by stop().
         execution = self.query._jsq.streamingQuery()
         execution.state().set(terminated)
-        while execution.queryExecutionThread().isAlive() and self.query.status["isTriggerActive"]:
-            time.sleep(0.01)
-        self.stop()
+        return execution
+
+    def run_one(self) -> None:
+        """Runs the one batch that is planned in the log of offsets, and ends; raises what went wrong."""
+        self.handler.after = lambda: self._leave_loop() and None
+        self.start(once=False)
+        while not self.wait(_LOOK_SECONDS):
+            pass
+
+    @contextmanager
+    def paused(self) -> Iterator[Moment]:
+        """Keeps it between two batches, after the one at work, if there is one, has been committed."""
+        # Looking through the plan takes its time, and no batch need wait for it.
+        steps = self.operators() or known_steps(self.state.path)
+        with self.handler.gate:
+            since = time.monotonic()
+            committed = self._committed()
+            unfinished = self.handler.begun > committed
+            yield Moment(
+                committed, unfinished, self.handler.saved_sinks(), steps, self.handler.lasting_writers(), since
+            )
+
+    def _committed(self) -> int:
+        """The last committed batch, once Spark has committed what the sinks have; it does so right after them."""
+        committed = last_committed(self.state.checkpoint)
+        while committed < self.handler.finished and self.active:
+            time.sleep(0.002)
+            committed = last_committed(self.state.checkpoint)
+        return committed
+
+    def operators(self) -> dict[int, str]:
+        """The steps whose state is kept, by Spark's number of the operator; empty before the first batch."""
+        last = None if self.query is None else execution(self.query)
+        if last is None:
+            return {}
+        return steps_in(last.executedPlan(), self.analysed.builder)
+
+    def release_pins(self) -> None:
+        """Lets sinks know of savepoints that are gone, if no batch is at work; call it now and then."""
+        pins = Pins(self.state.path)
+        if pins.to_be_released and self.handler.gate.acquire(blocking=False):
+            try:
+                pins.tell(self.handler.lasting_writers())
+            finally:
+                self.handler.gate.release()
 
     def stop(self) -> None:
         """Stops at once; an unfinished batch is not committed and comes again."""

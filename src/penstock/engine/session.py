@@ -40,6 +40,7 @@ FIXED = {
 }
 """Options that Penstock's promises rest on: they cannot be set from outside."""
 DEFAULTS = {
+    "spark.python.daemon.module": "penstock.engine.worker_daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -2,6 +2,8 @@
 
 pipeline.json   name, lineage (made once, the identity sinks know batches by), epoch (counts the runs)
 checkpoint/     Spark's
+savepoints/     what can be returned to; restore.json while that is being done
+cutover/        a new version that is to take over, while that is being prepared
 ledger.db       row counts of every batch
 lock            held by the run that owns the state: its process and its epoch
 logs/  dead/  late/  spool/  scratch/
@@ -19,14 +21,18 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from penstock.engine.cutover.note import sweep
+from penstock.engine.savepoints.journal import pending, settle
 from penstock.errors import PenstockError
+from penstock.reports.codec import plain, read
+from penstock.reports.version import Version
 
 _IDENTITY = "pipeline.json"
 _LOCK = "lock"
@@ -43,23 +49,30 @@ class Identity:
     query_id: str | None = None
     buckets: int | None = None
     """Into how many buckets the keys of stateful steps are divided."""
+    version: Version | None = None
+    """What it was when it last ran; None if that was with a Penstock that did not note it."""
+    operators: Mapping[str, str] = field(default_factory=dict)
+    """The steps whose state is kept, by Spark's number of the operator."""
 
 
 class StateDir:
     """An open, locked state folder. Opening it starts a new epoch.
 
-    With `take_over` it is opened even if another run holds it, which then may not go on.
+    With `take_over` it is opened even if another run holds it, which then may not go on; with `mend` even if the
+    checkpoint in it is damaged, as it will be replaced.
     """
 
-    def __init__(self, path: Path, name: str, *, take_over: bool = False) -> None:
+    def __init__(self, path: Path, name: str, *, take_over: bool = False, mend: bool = False) -> None:
         self.path = path
         self._lock: IO[str] | None = None
-        refuse_foreign(path, name)
+        refuse_foreign(path, name, mend=mend)
         try:
             path.mkdir(parents=True, exist_ok=True)
             with _one_at_a_time(path):
                 self._lock, newest = self._take_lock(take_over=take_over)
+                settle(path)
                 found = read_identity(path) or Identity(name, uuid.uuid4().hex, 0)
+                sweep(path, found.query_id)
                 self.identity = replace(found, epoch=max(found.epoch, newest) + 1)
                 self._sign()
                 self._save()
@@ -113,8 +126,16 @@ class StateDir:
     def _save(self) -> None:
         self.refuse_overtaken()
         hidden = self.path / f".{_IDENTITY}.tmp"
-        hidden.write_text(json.dumps(asdict(self.identity), indent=1) + "\n", "utf-8")
+        hidden.write_text(identity_text(self.identity), "utf-8")
         hidden.replace(self.path / _IDENTITY)
+
+    def adopt(self) -> None:
+        """Takes over what was put into the folder while it was open, as a new epoch of it."""
+        found = read_identity(self.path)
+        assert found is not None
+        self.identity = replace(found, epoch=max(found.epoch, self.identity.epoch) + 1)
+        self._sign()
+        self._save()
 
     def bind(self, query_id: str) -> None:
         """Notes the identity of Spark's checkpoint, so that a swapped one is noticed."""
@@ -132,6 +153,24 @@ class StateDir:
             self._save()
         assert self.identity.buckets is not None
         return self.identity.buckets
+
+    def note_version(self, version: Version) -> None:
+        """Notes what runs on this state from now on."""
+        if self.identity.version != version:
+            self.identity = replace(self.identity, version=version)
+            self._save()
+
+    def note_operators(self, steps: Mapping[int, str]) -> None:
+        """Notes where the state of which step is kept."""
+        operators = {str(number): step for number, step in sorted(steps.items())}
+        if self.identity.operators != operators:
+            self.identity = replace(self.identity, operators=operators)
+            self._save()
+
+    def known_as(self, sink: str) -> str:
+        """The name by which what a sink has stored knows it."""
+        version = self.identity.version
+        return sink if version is None else version.sinks.get(sink, sink)
 
     @property
     def checkpoint(self) -> Path:
@@ -229,13 +268,20 @@ def in_use(path: Path) -> bool:
     return False
 
 
-def refuse_foreign(path: Path, name: str) -> None:
+def refuse_foreign(path: Path, name: str, *, mend: bool = False) -> None:
     """Raises if the folder holds another pipeline's state, or something that is no state; changes nothing."""
+    restoration = pending(path)
+    if restoration is not None and restoration.stage != "swapped":
+        # Parts of two states lie there, until the folder is opened.
+        if restoration.pipeline != name:
+            raise PenstockError.of("STATE_OF_ANOTHER_PIPELINE", path=path, found=restoration.pipeline, expected=name)
+        return
     found = read_identity(path)
     if found is not None:
         if found.name != name:
             raise PenstockError.of("STATE_OF_ANOTHER_PIPELINE", path=path, found=found.name, expected=name)
-        _refuse_swapped(path, found)
+        if not mend:
+            _refuse_swapped(path, found)
     elif (path / "checkpoint" / "metadata").exists():
         raise PenstockError.of("STATE_OF_ANOTHER_PIPELINE", path=path, found="(not a Penstock state)", expected=name)
 
@@ -260,13 +306,18 @@ def _refuse_swapped(path: Path, found: Identity) -> None:
 def read_identity(path: Path) -> Identity | None:
     file = path / _IDENTITY
     try:
-        return Identity(**json.loads(file.read_text("utf-8")))
+        return read(Identity, file.read_bytes())
     except FileNotFoundError:
         return None
     except NotADirectoryError:
         raise PenstockError.of("PATH_NOT_WRITABLE", path=path, reason="it is not a folder") from None
     except (OSError, ValueError, TypeError) as error:
         raise PenstockError.of("STATE_UNREADABLE", path=file, reason=error) from None
+
+
+def identity_text(identity: Identity) -> str:
+    """What stands in the file."""
+    return json.dumps(plain(identity), indent=1) + "\n"
 
 
 def storage_error(error: OSError, path: Path) -> PenstockError:

@@ -24,9 +24,23 @@ from penstock.spec.secrets import references, texts
 
 TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
 METADATA_KEYS = ("name", "labels")
-SPEC_KEYS = ("sources", "steps", "sinks", "deadLetters", "late", "state", "run", "ledger", "alerts", "tests")
+SPEC_KEYS = (
+    "sources",
+    "steps",
+    "sinks",
+    "deadLetters",
+    "late",
+    "state",
+    "run",
+    "ledger",
+    "savepoints",
+    "alerts",
+    "tests",
+)
 ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {
-    "source": ("format", "eventTime", "bootstrap", "throttle"), "step": ("from", "late"), "sink": ("from",),
+    "source": ("format", "eventTime", "bootstrap", "throttle", "renamedFrom"),
+    "step": ("from", "late", "renamedFrom"),
+    "sink": ("from", "renamedFrom"),
 }  # fmt: skip
 """Keys of a source, step or sink that do not name its component."""
 HISTORY_KEYS = ("format", "until")
@@ -67,6 +81,8 @@ class _Assembly:
         self.findings = findings
         self.names: dict[str, Path_] = {}
         self.broken: set[str] = set()
+        self.renamed: dict[str, str] = {}
+        """Names of before, with the name of who had them."""
         self.sinks: dict[str, Any] = {}
         """All entries of `sinks`."""
         self.late_sinks: dict[str, Component | None] = {}
@@ -90,6 +106,7 @@ class _Assembly:
             "state": self._settings(spec.StateSettings, body, "state") or spec.StateSettings(),
             "run": self._settings(spec.RunSettings, body, "run") or spec.RunSettings(),
             "ledger": self._settings(spec.LedgerSettings, body, "ledger") or spec.LedgerSettings(),
+            "savepoints": self._settings(spec.SavepointSettings, body, "savepoints") or spec.SavepointSettings(),
             "alerts": self._alerts(body),
             "tests": tuple(self._listed(spec.TestCase, body, "tests", "Start each test with `- name:`.").values()),
         }
@@ -222,6 +239,7 @@ class _Assembly:
             event_time=event_time,
             bootstrap=bootstrap,
             throttle=throttle or spec.Throttle(),
+            renamed_from=self._renamed_from(name, content, path),
         )
 
     def _bootstrap(self, name: str, content: Mapping[str, Any], around: Path_) -> spec.Bootstrap | None:
@@ -273,7 +291,30 @@ class _Assembly:
         late = self._late(content, path)
         if component is None or not inputs:
             return None
-        return spec.Step.model_validate({"name": name, "from": inputs, "component": component, "late": late})
+        renamed = self._renamed_from(name, content, path)
+        return spec.Step.model_validate(
+            {"name": name, "from": inputs, "component": component, "late": late, "renamed_from": renamed}
+        )
+
+    def _renamed_from(self, name: str, content: Mapping[str, Any], path: Path_) -> str | None:
+        """What it was called before: a name that nothing has any more, and that only one had."""
+        before, inner = content.get("renamedFrom"), (*path, "renamedFrom")
+        if before is None or not self._is_text(before, inner):
+            return None
+        assert isinstance(before, str)
+        reason = None
+        if before == name:
+            reason = "that is its name"
+        elif before in self.names:
+            reason = f"there is a {str(self.names[before][1]).removesuffix('s')} of that name"
+        elif before in self.renamed:
+            reason = f"'{self.renamed[before]}' says so too"
+        elif not spec.NODE_NAME.fullmatch(before):
+            reason = "nothing can have had that name"
+        self.renamed.setdefault(before, name)
+        if reason is not None:
+            self.findings.at_value("RENAMED_FROM", inner, node=name, name=before, reason=reason)
+        return before
 
     def _inputs(self, content: Mapping[str, Any], path: Path_) -> tuple[str, ...]:
         value = content.get("from")
@@ -299,7 +340,10 @@ class _Assembly:
         if value is None:
             self._missing(path, "from", "Name the source or step whose rows it stores.")
         elif self._is_text(value, (*path, "from"), "A sink reads one source or step.") and component is not None:
-            return spec.Sink.model_validate({"name": name, "from": value, "component": component})
+            renamed = self._renamed_from(name, content, path)
+            return spec.Sink.model_validate(
+                {"name": name, "from": value, "component": component, "renamed_from": renamed}
+            )
         return None
 
     def _component(

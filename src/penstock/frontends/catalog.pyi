@@ -398,6 +398,7 @@ class sinks:
         version: str | None = ...,
         delete: str | None = ...,
         on_violation: Literal["dead", "stop"] = ...,
+        batch_column: str | None = ...,
         url: str,
         bulk_rows: int | None = ...,
     ) -> _MysqlSink:
@@ -411,6 +412,7 @@ class sinks:
         version: str | None = ...,
         delete: str | None = ...,
         on_violation: Literal["dead", "stop"] = ...,
+        batch_column: str | None = ...,
         url: str,
         bulk_rows: int | None = ...,
     ) -> _PostgresSink:
@@ -424,6 +426,7 @@ class sinks:
         version: str | None = ...,
         delete: str | None = ...,
         on_violation: Literal["dead", "stop"] = ...,
+        batch_column: str | None = ...,
         path: str,
     ) -> _SqliteSink:
         """Stores rows in a table of a SQLite file, exactly once."""

@@ -17,7 +17,7 @@ from penstock.spec.units import Duration, Size
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SETTINGS: tuple[type[Config], ...] = (
     spec.EventTime, spec.Throttle, spec.LatePolicy, spec.StateSettings, spec.RestartSettings, spec.RunSettings,
-    spec.LedgerSettings, Alert, spec.TestCase,
+    spec.LedgerSettings, spec.SavepointSettings, Alert, spec.TestCase,
 )  # fmt: skip
 
 
@@ -90,6 +90,7 @@ class _Parts:
                 "state": _or_nothing(self.references[spec.StateSettings], fields["state"].description),
                 "run": _or_nothing(self.references[spec.RunSettings], fields["run"].description),
                 "ledger": _or_nothing(self.references[spec.LedgerSettings], fields["ledger"].description),
+                "savepoints": _or_nothing(self.references[spec.SavepointSettings], fields["savepoints"].description),
                 "alerts": _or_nothing({"type": "array", "items": self.references[Alert]}, fields["alerts"].description),
                 "tests": _or_nothing(
                     {"type": "array", "items": self.references[spec.TestCase]}, fields["tests"].description
@@ -107,6 +108,7 @@ class _Parts:
             "eventTime": _or_nothing(self.references[spec.EventTime], event_time),
             "bootstrap": _or_nothing({"$ref": "#/$defs/bootstrap"}, fields["bootstrap"].description),
             "throttle": _or_nothing(self.references[spec.Throttle], fields["throttle"].description),
+            "renamedFrom": _renamed_from(),
             **self._components("source"),
         }
         formats = [
@@ -130,12 +132,12 @@ class _Parts:
 
     def step(self) -> dict[str, Any]:
         late = self._late(spec.Step.model_fields["late"].description)
-        properties = {"from": _inputs(), "late": late, **self._components("step")}
+        properties = {"from": _inputs(), "late": late, "renamedFrom": _renamed_from(), **self._components("step")}
         return _closed(properties, required=["from"], oneOf=_one_of("step"), description=_doc(spec.Step))
 
     def sink(self) -> dict[str, Any]:
         """A sink that `late` names has no `from`, so whether it is required is said where both can be seen."""
-        properties = {"from": _input(), **self._components("sink")}
+        properties = {"from": _input(), "renamedFrom": _renamed_from(), **self._components("sink")}
         return _closed(properties, oneOf=_one_of("sink"), description=_doc(spec.Sink))
 
     def format(self) -> dict[str, Any]:
@@ -187,6 +189,10 @@ class _Parts:
             forms.append({"type": "null"})
         alternatives = forms[0] if len(forms) == 1 else {"anyOf": forms}
         return {**alternatives, "description": _doc(cls)}
+
+
+def _renamed_from() -> dict[str, Any]:
+    return _or_nothing({"type": "string", "pattern": f"^{spec.NODE_NAME.pattern}$"}, spec.RENAMED_FROM)
 
 
 def _metadata() -> dict[str, Any]:

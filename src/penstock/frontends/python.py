@@ -84,6 +84,12 @@ def Ledger(*, window: str | Duration | None = None, checksum: Sequence[str] = ()
     return cast(spec.LedgerSettings, build_config(spec.LedgerSettings, arguments))
 
 
+def Savepoints(*, every: str | Duration | None = None, keep: int | None = None) -> spec.SavepointSettings:
+    """Savepoints that the pipeline takes by itself: how often, and how many of them it keeps."""
+    arguments = {"every": every} if keep is None else {"every": every, "keep": keep}
+    return cast(spec.SavepointSettings, build_config(spec.SavepointSettings, arguments))
+
+
 class Node:
     """A source or step of a pipeline under construction; its methods add what reads from it."""
 
@@ -91,17 +97,19 @@ class Node:
         self._pipeline = pipeline
         self.name = name
 
-    def sql(self, name: str, query: str, *, late: LateRows | None = None) -> Node:
+    def sql(self, name: str, query: str, *, late: LateRows | None = None, renamed_from: str | None = None) -> Node:
         """Adds a step that runs a Spark SQL query; the table is called as this node is."""
-        return self._pipeline.sql(name, query, inputs=[self], late=late)
+        return self._pipeline.sql(name, query, inputs=[self], late=late, renamed_from=renamed_from)
 
-    def step(self, name: str, component: Step, *, late: LateRows | None = None) -> Node:
+    def step(
+        self, name: str, component: Step, *, late: LateRows | None = None, renamed_from: str | None = None
+    ) -> Node:
         """Adds a step that reads this node."""
-        return self._pipeline.step(name, component, inputs=[self], late=late)
+        return self._pipeline.step(name, component, inputs=[self], late=late, renamed_from=renamed_from)
 
-    def to(self, name: str, component: Sink) -> Node:
+    def to(self, name: str, component: Sink, *, renamed_from: str | None = None) -> Node:
         """Adds a sink that stores the rows of this node; gives back this node, so that it can feed several."""
-        self._pipeline._add("sinks", name, {"from": self.name, **_named(component)})
+        self._pipeline._add("sinks", name, {"from": self.name, **_named(component), "renamedFrom": renamed_from})
         return self
 
     def __repr__(self) -> str:
@@ -126,6 +134,7 @@ class Pipeline:
         dead_letters: Sink | None = None,
         late: LateRows | None = None,
         ledger: spec.LedgerSettings | None = None,
+        savepoints: spec.SavepointSettings | None = None,
     ) -> None:
         place = calling_place()
         metadata: dict[str, Any] = {"name": name}
@@ -150,6 +159,8 @@ class Pipeline:
             self._spec["late"] = late
         if ledger is not None:
             self._spec["ledger"] = ledger
+        if savepoints is not None:
+            self._spec["savepoints"] = savepoints
 
     def source(
         self,
@@ -160,6 +171,7 @@ class Pipeline:
         event_time: spec.EventTime | None = None,
         bootstrap: spec.Bootstrap | None = None,
         throttle: spec.Throttle | None = None,
+        renamed_from: str | None = None,
     ) -> Node:
         """Adds a source."""
         content: dict[str, Any] = _named(component)
@@ -171,15 +183,35 @@ class Pipeline:
             content["bootstrap"] = bootstrap
         if throttle is not None:
             content["throttle"] = throttle
+        if renamed_from is not None:
+            content["renamedFrom"] = renamed_from
         return self._add("sources", name, content)
 
-    def step(self, name: str, component: Step, *, inputs: Iterable[Node | str], late: LateRows | None = None) -> Node:
+    def step(
+        self,
+        name: str,
+        component: Step,
+        *,
+        inputs: Iterable[Node | str],
+        late: LateRows | None = None,
+        renamed_from: str | None = None,
+    ) -> Node:
         """Adds a step that reads one or several nodes."""
-        return self._add("steps", name, {"from": self._names(inputs), **_named(component), "late": late})
+        content = {"from": self._names(inputs), **_named(component), "late": late, "renamedFrom": renamed_from}
+        return self._add("steps", name, content)
 
-    def sql(self, name: str, query: str, *, inputs: Iterable[Node | str], late: LateRows | None = None) -> Node:
+    def sql(
+        self,
+        name: str,
+        query: str,
+        *,
+        inputs: Iterable[Node | str],
+        late: LateRows | None = None,
+        renamed_from: str | None = None,
+    ) -> Node:
         """Adds a step that runs a Spark SQL query over nodes, each a table under its own name."""
-        return self._add("steps", name, {"from": self._names(inputs), "sql": query, "late": late})
+        content = {"from": self._names(inputs), "sql": query, "late": late, "renamedFrom": renamed_from}
+        return self._add("steps", name, content)
 
     def test(self, name: str, *, given: Mapping[Node | str, Rows], expect: Mapping[Node | str, Rows]) -> None:
         """Adds a test: rows for sources, and rows that must leave a step or reach a sink. Times become texts."""

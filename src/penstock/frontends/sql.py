@@ -8,7 +8,8 @@ sinks: {out: {files: {path: ./out}}}
 CREATE VIEW clean AS SELECT * FROM views WHERE id IS NOT NULL;
 INSERT INTO out TABLE clean;
 
-What becomes of late rows is said in the header, or of a view: `CREATE VIEW v TBLPROPERTIES ('late' = 'side') AS ...`.
+What becomes of late rows is said in the header, or of a view: `CREATE VIEW v TBLPROPERTIES ('late' = 'side') AS ...`;
+and so is what a view was called before: `TBLPROPERTIES ('renamedFrom' = 'old')`.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ _HEADER_START = re.compile(r"\s*(?:--[^\n]*\n\s*)*/\*\s*penstock\b")
 _HEADER_END = re.compile(r"^[ \t]*\*/", re.MULTILINE)
 _UNCLOSED = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|(/\*|['\"`])", re.DOTALL)
 _VIEW_PREFIXES = {"OR", "REPLACE", "TEMP", "TEMPORARY"}
-_LATE_PROPERTIES = {"late": "policy", "late.policy": "policy", "late.allowed": "allowed", "late.sink": "sink"}
-"""Properties of a view, with the keys of `late` that they fill."""
+_RENAMED = "renamedFrom"
+_PROPERTIES = {"late": "policy", "late.policy": "policy", "late.allowed": "allowed", "late.sink": "sink"} | {
+    _RENAMED: _RENAMED
+}
+"""Properties of a view, with the keys of `late` that they fill, or of the step itself."""
 _LONGEST_EXCERPT = 60
 
 
@@ -193,10 +197,10 @@ class _Script:
         for item in _split(properties[2:-1]):
             place = self._at(item[0].start)
             pair = _property(item)
-            key = _LATE_PROPERTIES.get(pair[0]) if pair else None
+            key = _PROPERTIES.get(pair[0]) if pair else None
             if pair is None or key is None:
                 text = self.text[item[0].start : item[-1].end + 1]
-                suggestion = did_you_mean(pair[0], _LATE_PROPERTIES) if pair else "Its value is a text in quotes."
+                suggestion = did_you_mean(pair[0], _PROPERTIES) if pair else "Its value is a text in quotes."
                 self.findings.add("SQL_FILE_PROPERTY", place, name=view, property=text, suggestion=suggestion)
             elif key in late:
                 first = places.of_key(*path, key)
@@ -212,7 +216,12 @@ class _Script:
         name, tables = view.name, view.tables
         known = {*self._section("sources"), *self._section("steps")} - {name}
         inputs = list(dict.fromkeys(found for table in tables if (found := _named(table.name, known))))
-        step: dict[str, Any] = {"sql": view.query, **({"late": view.late} if view.late else {})}
+        late = {key: value for key, value in view.late.items() if key != _RENAMED}
+        step: dict[str, Any] = {
+            "sql": view.query,
+            _RENAMED: view.late.get(_RENAMED),
+            **({"late": late} if late else {}),
+        }
         path: Path_ = ("spec", "steps", name, "from")
         read = [table for table in tables if _named(table.name, known)] or tables
         if read:

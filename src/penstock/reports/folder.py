@@ -1,4 +1,4 @@
-"""The folder of one run: what it was told, and what it tells.
+"""The folder of one run, or of one operation: what it was told, and what it tells.
 
 run.json              the order, written before it starts
 status.json           how it is, written anew every second
@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.reports.codec import plain, read
-from penstock.reports.values import BatchLine, RunEnd, RunOrder, RunStatus
+from penstock.reports.values import (
+    BatchLine,
+    OperationEnd,
+    OperationOrder,
+    OperationStatus,
+    RunEnd,
+    RunOrder,
+    RunStatus,
+)
 
 PART_BYTES = 4_000_000
 PARTS_KEPT = 16
@@ -36,7 +44,7 @@ class Cursor:
 START = Cursor()
 
 
-class RunFolder:
+class ReportFolder:
     """Writes are whole or not there at all; what is not there, or cannot be understood, reads as None."""
 
     def __init__(self, path: Path) -> None:
@@ -44,14 +52,34 @@ class RunFolder:
         self.log = path / "log"
         self.lines = self.log / "run.jsonl"
         self.printed = self.log / "out.txt"
-        self._cursor = path / "cursor.json"
 
     def make(self) -> None:
         self.log.mkdir(parents=True, exist_ok=True)
 
+    def _read(self, kind: type[_T], name: str) -> _T | None:
+        try:
+            return _parsed(kind, (self.path / name).read_bytes())
+        except OSError:
+            return None
+
+    def _write(self, name: str, value: Any, *, lasting: bool = False) -> None:
+        hidden = self.path / f".{name}.tmp"
+        with hidden.open("wb") as file:
+            file.write(json.dumps(plain(value), indent=1).encode() + b"\n")
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        hidden.replace(self.path / name)
+
+
+class RunFolder(ReportFolder):
+    """The folder of one run."""
+
+    ORDER = "run.json"
+
     @property
     def order(self) -> RunOrder | None:
-        return self._read(RunOrder, "run.json")
+        return self._read(RunOrder, self.ORDER)
 
     @property
     def status(self) -> RunStatus | None:
@@ -62,7 +90,7 @@ class RunFolder:
         return self._read(RunEnd, "end.json")
 
     def write_order(self, order: RunOrder) -> None:
-        self._write("run.json", order)
+        self._write(self.ORDER, order)
 
     def write_status(self, status: RunStatus) -> None:
         self._write("status.json", status)
@@ -129,20 +157,36 @@ class RunFolder:
             return []
         return sorted(int(name[8:14]) for name in names if name.startswith("batches-") and name[8:14].isdigit())
 
-    def _read(self, kind: type[_T], name: str) -> _T | None:
-        try:
-            return _parsed(kind, (self.path / name).read_bytes())
-        except OSError:
-            return None
 
-    def _write(self, name: str, value: Any, *, lasting: bool = False) -> None:
-        hidden = self.path / f".{name}.tmp"
-        with hidden.open("wb") as file:
-            file.write(json.dumps(plain(value), indent=1).encode() + b"\n")
-            if lasting:
-                file.flush()
-                os.fsync(file.fileno())
-        hidden.replace(self.path / name)
+class OperationFolder(ReportFolder):
+    """The folder of one operation: order.json, status.json and end.json, and its log."""
+
+    ORDER = "order.json"
+
+    @property
+    def order(self) -> OperationOrder | None:
+        return self._read(OperationOrder, self.ORDER)
+
+    @property
+    def status(self) -> OperationStatus | None:
+        return self._read(OperationStatus, "status.json")
+
+    @property
+    def end(self) -> OperationEnd | None:
+        return self._read(OperationEnd, "end.json")
+
+    def write_order(self, order: OperationOrder) -> None:
+        self._write(self.ORDER, order)
+
+    def write_status(self, status: OperationStatus) -> None:
+        self._write("status.json", status)
+
+    def forget_status(self) -> None:
+        """What an attempt told that has ended."""
+        (self.path / "status.json").unlink(missing_ok=True)
+
+    def write_end(self, end: OperationEnd) -> None:
+        self._write("end.json", end, lasting=True)
 
 
 def _parsed(kind: type[_T], text: bytes) -> _T | None:

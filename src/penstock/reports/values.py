@@ -156,3 +156,49 @@ class LogLine:
     more: str | None = None
     executor: Executor | None = None
     """Where it was written; None in the process of the run itself."""
+    batch: int | None = None
+    """The batch that was at work."""
+
+
+# --- operations ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OperationOrder:
+    """Work on the state of a pipeline that does not run, or on its savepoints; `asked` says what exactly."""
+
+    operation: str
+    kind: str
+    pipeline: str
+    file: str
+    folder: str
+    state_dir: str
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    driver_memory: str | None = None
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OperationStatus:
+    """How far an operation is; `done` of `total` bytes where they are counted."""
+
+    operation: str
+    pid: int
+    process_started: str
+    stage: str
+    at: AwareDatetime
+    done: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class OperationEnd:
+    """What an operation has done, or why it has not."""
+
+    operation: str
+    at: AwareDatetime
+    outcome: Literal["done", "failed"]
+    result: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[Mapping[str, Any], ...] = ()

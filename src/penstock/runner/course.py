@@ -23,6 +23,7 @@ from penstock.engine.state.buckets import buckets_of
 from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph
+from penstock.runner.savepoints import SavepointDesk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,9 @@ class Course:
         self.careful = False
         """Whether rows on which an expression fails are set aside; it costs, so only since there was one."""
         self.tracker = Tracker(status, Ledger(state.ledger))
+        self.savepoints = SavepointDesk(state, graph.file)
+        self.begins: Callable[[int | None], None] = lambda _: None
+        """Called with the number of each batch, and with None when it has been handled."""
 
     def through(self, *, once: bool) -> Status:
         """Reads history that has not been read, then the sources, until they end (`once`) or a stop is asked for."""
@@ -115,16 +119,20 @@ class Course:
         running = RunningPipeline(self.spark, self.graph, analysed, self.state, self.log)
         tracker = self.tracker
         tracker.follow(running)
+        running.handler.begins = self.begins
         try:
             running.start(once=once)
             self.watch(tracker.turn(phase))
             while not running.wait(_POLL_SECONDS):
-                if self.stop.is_set():
+                if self.stop.is_set() or self.savepoints.asked_to_stop:
+                    self.stop.set()
                     self.watch(tracker.turn("stopping"))
                     running.finish()
                     break
                 running.release_idle()
+                self.savepoints.turn(running)
                 self.watch(tracker.turn("waiting for data" if running.idle else phase))
+            self.savepoints.end(running)
             return tracker.turn("stopped" if self.stop.is_set() else "done")
         except Exception:
             # Batches that have finished right before are told all the same.
@@ -132,6 +140,7 @@ class Course:
                 self.watch(tracker.turn(phase))
             raise
         finally:
+            self.savepoints.wait()
             running.close()
 
 

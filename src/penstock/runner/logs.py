@@ -39,6 +39,8 @@ class RunLog:
         self.file = file
         self.hidden: Sequence[str] = ()
         """Values of secrets, beside those that this process has looked up."""
+        self.batch: int | None = None
+        """The batch at work, which what is written now belongs to."""
         self._part_bytes = part_bytes
         self._parts = parts
         self._lock = threading.Lock()
@@ -66,10 +68,17 @@ class RunLog:
                 return
         write()
 
+    def begin(self, batch: int | None) -> None:
+        """Notes the batch that is at work from now on; None between two."""
+        self.batch = batch
+
     def write(self, line: LogLine) -> None:
         self._when_known(lambda: self._write(line))
 
     def _write(self, line: LogLine) -> None:
+        if line.batch is None and line.executor is None:
+            # What executors wrote was read some time later.
+            line = replace(line, batch=self.batch)
         text = {key: value for key, value in plain(self._cleaned(line)).items() if value is not None}
         content = json.dumps(text, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
         with self._lock, suppress(OSError):
@@ -97,8 +106,8 @@ class RunLog:
     def _older(self, number: int) -> Path:
         return self.file.with_name(f"{self.file.name}.{number}")
 
-    def say(self, level: str, text: str, *, logger: str = "penstock", code: str | None = None) -> None:
-        self.write(LogLine(dt.datetime.now(dt.UTC), level, logger, text, code))
+    def say(self, level: str, text: str, *, code: str | None = None, batch: int | None = None) -> None:
+        self.write(LogLine(dt.datetime.now(dt.UTC), level, "penstock", text, code, batch=batch))
 
     def take_spark(self, text: str) -> None:
         """A line that the JVM has written."""

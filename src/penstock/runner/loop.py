@@ -11,13 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from penstock.engine.checkpoint import verify
 from penstock.engine.jars import sets_for
 from penstock.engine.progress import Status
+from penstock.engine.savepoints.journal import undo
+from penstock.engine.savepoints.places import found_in, readable
+from penstock.engine.savepoints.restore import examine, restore
 from penstock.engine.session import Session, SessionOptions, cores
 from penstock.engine.statedir import StateDir, read_identity, refuse_foreign
 from penstock.errors import PenstockError, Severity
@@ -31,6 +35,9 @@ from penstock.runner.spark_log import Record
 from penstock.spec.location import PipelineFile
 from penstock.spec.resolve import secret_values
 from penstock.spec.secrets import hidden
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _ENDING_SECONDS = 0.5
 _LEASE_SECONDS = 0.2
@@ -52,8 +59,16 @@ class RunOptions:
     """The log that errors refer to. Default: `logs/spark.log` in the state folder."""
     take_line: Callable[[str], None] | None = None
     """Called with each line of Spark's log, instead of writing it to a file."""
+    restore: Path | None = None
+    """A savepoint to go back to first."""
+    fork: bool = False
+    """Whether it begins from there as one of its own, with sinks of its own, instead of going back."""
+    keep_rows: bool = False
+    """Whether sinks that cannot take rows back keep them, and are given them again."""
     take_record: Callable[[Record, Executor], None] | None = None
     """Called with what executors of a standalone cluster write."""
+    begins: Callable[[int | None], None] | None = None
+    """Called with the number of each batch when it begins, and with None when it has been handled."""
 
 
 def state_path(file: PipelineFile, options: RunOptions) -> Path:
@@ -93,22 +108,38 @@ def run(file: PipelineFile, options: RunOptions, watch: Watch) -> Status:
     if errors:
         raise PenstockError(errors)
     path = state_path(file, options)
-    refuse_foreign(path, file.pipeline.name)
+    restoring = options.restore is not None
+    refuse_foreign(path, file.pipeline.name, mend=restoring)
+    savepoint = examine(options.restore, file.pipeline.name, fork=options.fork) if options.restore else None
     stop = Stop()
     stop.install()
     fresh = read_identity(path) is None
-    with StateDir(path, file.pipeline.name, take_over=options.take_over) as state:
+    with StateDir(path, file.pipeline.name, take_over=options.take_over, mend=restoring) as state:
         try:
+            if options.restore is not None and savepoint is not None:
+                restore(state, options.restore, savepoint, fork=options.fork, keep_rows=options.keep_rows)
             # Spark takes seconds to start; a checkpoint that cannot be read is told at once.
             verify(state.checkpoint)
-            return _run(graph, options, state, stop, watch)
+            return drive(graph, options, state, stop, watch)
         except PenstockError as error:
             # However it ended, a run whose state was taken over ended of that, and the folder is not its own.
             state.refuse_overtaken()
+            if error.code == "SINK_CANNOT_REWIND":
+                undo(path)
+            error = _with_savepoint(error, path)
             # A mistake in the file leaves nothing behind; for anything else the log is worth having.
             if fresh and error.exit_code == 2 and not state.checkpoint.exists():
                 _remove_new(path)
             raise hidden(error) from error
+
+
+def _with_savepoint(error: PenstockError, path: Path) -> PenstockError:
+    """State that cannot be read is told together with the savepoint to go back to, if there is one."""
+    names = [one.name for one in readable(found_in(path))]
+    if error.code != "STATE_UNREADABLE" or not names:
+        return error
+    way = f" go back to a savepoint (`penstock run FILE --restore {names[-1]}`),"
+    return PenstockError(replace(one, params={**one.params, "savepoint": way}) for one in error.problems)
 
 
 def _remove_new(path: Path) -> None:
@@ -119,7 +150,13 @@ def _remove_new(path: Path) -> None:
         parent.rmdir()
 
 
-def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: Watch) -> Status:
+MakeCourse = Callable[["SparkSession", Graph, StateDir, Watch, Status, threading.Event, Path], Course]
+
+
+def drive(
+    graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: Watch, make: MakeCourse = Course
+) -> Status:
+    """Runs on an open state with a Spark session of its own, which ends with it."""
     scratch = state.scratch / str(state.identity.epoch)
     shutil.rmtree(state.scratch, ignore_errors=True)
     started = dt.datetime.now(dt.UTC)
@@ -144,7 +181,8 @@ def _run(graph: Graph, options: RunOptions, state: StateDir, stop: Stop, watch: 
     lease.start()
     executors = follow_executors(session, options.master, options.take_record)
     try:
-        course = Course(session.spark, graph, state, watch, status, stop.asked, session.log)
+        course = make(session.spark, graph, state, watch, status, stop.asked, session.log)
+        course.begins = options.begins or course.begins
         return course.through(once=options.once)
     except Exception as error:
         if _lost(session, error):

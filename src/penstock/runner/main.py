@@ -5,40 +5,25 @@ It does what `penstock run` does, but tells of itself in files: whoever started 
 
 from __future__ import annotations
 
-import faulthandler
-import os
-import sys
-import traceback
 from dataclasses import replace
 from pathlib import Path
 
 from penstock.engine.progress import Status
 from penstock.errors import PenstockError, Problem
-from penstock.frontends.load import load
 from penstock.reports.folder import RunFolder
-from penstock.reports.values import LogLine, Outcome, RunEnd, RunOrder
+from penstock.reports.values import Outcome, RunEnd, RunOrder
 from penstock.runner.logs import RunLog, everything_into
 from penstock.runner.loop import RunOptions, run
+from penstock.runner.ordered import in_words, load_ordered, obey, unexpected
 from penstock.runner.report import Reporter, utc_now
-from penstock.spec.location import PipelineFile
 from penstock.spec.resolve import secret_values
-from penstock.spec.secrets import hidden, hide, noting
+from penstock.spec.secrets import hidden
 
 FENCED = ("FENCED", "SINK_FENCED")
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        print("usage: python -m penstock.runner.main FOLDER", file=sys.stderr)
-        sys.exit(2)
-    folder = RunFolder(Path(sys.argv[1]))
-    order = folder.order
-    if order is None:
-        print(f"{folder.path / 'run.json'} is missing or cannot be read", file=sys.stderr)
-        sys.exit(2)
-    # A crash of the interpreter is told where it was started, as this process can no longer write it down.
-    faulthandler.enable(os.dup(2))
-    sys.exit(follow(folder, order))
+    obey(RunFolder, "penstock.runner.main", follow)
 
 
 def follow(folder: RunFolder, order: RunOrder) -> int:
@@ -58,37 +43,18 @@ def _run(folder: RunFolder, order: RunOrder, reporter: Reporter, log: RunLog) ->
     log.say("INFO", f"run {order.run} of '{order.pipeline}' begins (version {order.version}, {order.master})")
     try:
         # What a file prints while it is read waits until it is known what in it is secret.
-        with log.holding(), noting(_text(order.file)):
-            file = _load(order)
+        with log.holding():
+            file = load_ordered(order.file, order.folder)
         reporter.know(file)
         log.hidden = secret_values(file.pipeline)
         status = run(file, _options(order, folder, log), reporter.show)
     except PenstockError as error:
         return _failed(order, error, log)
     except BaseException as error:
-        trace = "".join(traceback.format_exception(error))
-        log.write(LogLine(utc_now(), "ERROR", "penstock", f"{type(error).__name__}: {error}", None, trace))
-        reason = hide(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        reason = unexpected(error, log)
         return _failed(order, PenstockError.of("RUN_FAILED", reason=reason, log=folder.lines), log)
     reporter.show(status)
     return _ended(order, status, log)
-
-
-def _text(file: str) -> str:
-    try:
-        return Path(file).read_text("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _load(order: RunOrder) -> PipelineFile:
-    base = Path(order.folder)
-    # Modules of a pipeline lie where its relative paths start.
-    sys.path.insert(0, str(base))
-    try:
-        return replace(load(order.file), base=base)
-    finally:
-        sys.path.remove(str(base))
 
 
 def _options(order: RunOrder, folder: RunFolder, log: RunLog) -> RunOptions:
@@ -102,6 +68,7 @@ def _options(order: RunOrder, folder: RunFolder, log: RunLog) -> RunOptions:
         log=folder.lines,
         take_line=log.take_spark,
         take_record=log.take_record,
+        begins=log.begin,
     )
 
 
@@ -113,18 +80,24 @@ def _ended(order: RunOrder, status: Status, log: RunLog) -> RunEnd:
 
 
 def _failed(order: RunOrder, error: PenstockError, log: RunLog) -> RunEnd:
-    error = hidden(error)
+    error = hidden(_by_name(error, order))
     for problem in error.problems:
-        log.say("ERROR", _in_words(problem), code=problem.code)
+        number = str(problem.params.get("batch", ""))
+        log.say("ERROR", in_words(problem), code=problem.code, batch=int(number) if number.isdigit() else None)
     outcome: Outcome = "fenced" if error.code in FENCED else "failed"
     return RunEnd(
         order.run, utc_now(), error.exit_code or 1, outcome, tuple(problem.as_dict() for problem in error.problems)
     )
 
 
-def _in_words(problem: Problem) -> str:
-    place = f"{problem.location}: " if problem.location else ""
-    return f"{place}{problem.message}{f' {problem.hint}' if problem.hint else ''}"
+def _by_name(error: PenstockError, order: RunOrder) -> PenstockError:
+    """Commands take the pipelines of a server by their names."""
+
+    def named(problem: Problem) -> Problem:
+        params = {key: str(value).replace(order.file, order.pipeline) for key, value in problem.params.items()}
+        return replace(problem, params=params)
+
+    return PenstockError(map(named, error.problems)) if error.code == "CHANGE_NEEDS_UPGRADE" else error
 
 
 if __name__ == "__main__":

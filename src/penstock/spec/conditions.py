@@ -16,6 +16,7 @@ from penstock.spec.units import Duration, Parsed, Size
 
 HEALTH = (
     "STARTING", "RUNNING", "IDLE", "CATCHING_UP", "DEGRADED", "STALLED", "STOPPING", "STOPPED", "BACKING_OFF", "FAILED",
+    "SAVING", "RESTORING", "RESCALING", "UPGRADING",
 )  # fmt: skip
 """What the health of a pipeline can be."""
 

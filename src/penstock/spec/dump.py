@@ -27,7 +27,8 @@ def as_document(pipeline: Pipeline) -> dict[str, Any]:
         body["deadLetters"] = _component(pipeline.dead_letters)
     if pipeline.late != LatePolicy():
         body["late"] = _late(pipeline.late)
-    for key, settings in (("state", pipeline.state), ("run", pipeline.run), ("ledger", pipeline.ledger)):
+    for key in ("state", "run", "ledger", "savepoints"):
+        settings: Config = getattr(pipeline, key)
         if written := _written(settings):
             body[key] = written
     if pipeline.alerts:
@@ -53,7 +54,7 @@ def _source(source: Source) -> dict[str, Any]:
         written["bootstrap"] = _bootstrap(source.bootstrap)
     if throttle := _written(source.throttle):
         written["throttle"] = throttle
-    return written
+    return {**written, **_renamed(source)}
 
 
 def _bootstrap(bootstrap: Bootstrap) -> dict[str, Any]:
@@ -68,7 +69,11 @@ def _bootstrap(bootstrap: Bootstrap) -> dict[str, Any]:
 def _step(step: Step) -> dict[str, Any]:
     inputs: Any = step.inputs[0] if len(step.inputs) == 1 else list(step.inputs)
     late = {} if step.late is None else {"late": _late(step.late)}
-    return {"from": inputs, **_component(step.component), **late}
+    return {"from": inputs, **_component(step.component), **late, **_renamed(step)}
+
+
+def _renamed(node: Source | Step | Sink) -> dict[str, Any]:
+    return {} if node.renamed_from is None else {"renamedFrom": node.renamed_from}
 
 
 def _late(late: LatePolicy) -> dict[str, Any] | str:
@@ -80,7 +85,7 @@ def _late(late: LatePolicy) -> dict[str, Any] | str:
 
 
 def _sink(sink: Sink) -> dict[str, Any]:
-    return {"from": sink.input, **_component(sink.component)}
+    return {"from": sink.input, **_component(sink.component), **_renamed(sink)}
 
 
 def _component(component: Config) -> dict[str, Any]:

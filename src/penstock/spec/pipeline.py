@@ -22,6 +22,12 @@ LateChoice = Literal["drop", "side", "correct"]
 Row = Mapping[str, Any]
 
 
+RENAMED_FROM = (
+    "What it was called before, so that the state goes on under the new name. It can be removed once the pipeline has "
+    "run under that name."
+)
+
+
 class EventTime(Config):
     """Which column says when a row happened, and how late rows may come."""
 
@@ -134,6 +140,7 @@ class Source(Config):
         None, change=Change.BOOTSTRAP, doc="History that a new pipeline reads before it reads the source."
     )
     throttle: Throttle = field(Throttle(), doc="How much of it is let in.", change=Change.RESTART)
+    renamed_from: str | None = field(None, doc=RENAMED_FROM, change=Change.NOTHING)
 
 
 class Step(Config):
@@ -145,6 +152,7 @@ class Step(Config):
     late: LatePolicy | None = field(
         None, doc="What becomes of rows that come too late for this step. Default: what the pipeline says."
     )
+    renamed_from: str | None = field(None, doc=RENAMED_FROM, change=Change.NOTHING)
 
 
 class Sink(Config):
@@ -155,6 +163,7 @@ class Sink(Config):
         alias="from", doc="The source or step whose rows it stores; only a sink that `late` names has none."
     )
     component: SerializeAsAny[Config] = field(doc="Where the rows go.")
+    renamed_from: str | None = field(None, doc=RENAMED_FROM, change=Change.NOTHING)
 
 
 class StateSettings(Config):
@@ -185,6 +194,25 @@ class LedgerSettings(Config):
     def _is_some_time(cls, value: Duration | None) -> Duration | None:
         if value is not None and value.millis <= 0:
             raise unfit("must be more than 0", "Write for example `window: 1 hour`.")
+        return value
+
+
+class SavepointSettings(Config):
+    """Savepoints that a running pipeline takes by itself."""
+
+    every: Duration | None = field(
+        None, change=Change.RESTART, doc="How often the pipeline takes a savepoint by itself. Default: never."
+    )
+    keep: int = field(
+        5, ge=1, le=1000, change=Change.RESTART,
+        doc="How many of those it keeps; older ones are removed. Savepoints that were asked for are never removed.",
+    )  # fmt: skip
+
+    @field_validator("every")
+    @classmethod
+    def _is_some_time(cls, value: Duration | None) -> Duration | None:
+        if value is not None and value.millis < 1000:
+            raise unfit("must be at least 1 second", "Write for example `every: 6 hours`.")
         return value
 
 
@@ -239,6 +267,9 @@ class Pipeline(Config):
     state: StateSettings = field(StateSettings(), doc="How state is kept.")
     run: RunSettings = field(RunSettings(), doc="How the pipeline is driven.", change=Change.RESTART)
     ledger: LedgerSettings = field(LedgerSettings(), doc="What the ledger keeps.", change=Change.RESTART)
+    savepoints: SavepointSettings = field(
+        SavepointSettings(), doc="Savepoints that the pipeline takes by itself.", change=Change.RESTART
+    )
     alerts: tuple[Alert, ...] = field(
         (),
         doc="When somebody is to be told, beside the alerts that every pipeline has; one of the same name replaces it.",

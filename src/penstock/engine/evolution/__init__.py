@@ -1,0 +1,1 @@
+"""Changes of state that is there: into other partitions, and for a pipeline with other steps."""

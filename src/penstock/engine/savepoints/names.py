@@ -1,0 +1,37 @@
+"""What savepoints are called, when one is due, and which of those that a pipeline took by itself are kept."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+
+class Taken(Protocol):
+    """As much of a savepoint as its age and its end depend on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def created_at(self) -> dt.datetime: ...
+    @property
+    def automatic(self) -> bool: ...
+
+
+def new_name(now: dt.datetime, known: Collection[str], *, automatic: bool = False) -> str:
+    """A name that tells when it was taken and that no other has."""
+    stem = f"{'auto-' if automatic else ''}{now.astimezone(dt.UTC):%Y%m%dT%H%M%SZ}"
+    numbered = (f"{stem}-{number}" for number in range(2, len(known) + 3))
+    return next(name for name in (stem, *numbered) if name not in known)
+
+
+def is_due(taken: Iterable[Taken], every: dt.timedelta, since: dt.datetime, now: dt.datetime) -> bool:
+    """Whether the pipeline should take one by itself: none is newer than that, nor has it run for less."""
+    last = max((one.created_at for one in taken if one.automatic), default=since)
+    return now - last >= every
+
+
+def superfluous(taken: Iterable[Taken], keep: int) -> list[str]:
+    """The names of those that go, the oldest first: of the pipeline's own ones all but the newest so many."""
+    own = sorted((one for one in taken if one.automatic), key=lambda one: (one.created_at, one.name))
+    return [one.name for one in own[: max(len(own) - keep, 0)]]
