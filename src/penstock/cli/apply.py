@@ -11,6 +11,7 @@ from rich.text import Text
 from penstock.cli.listing import Shape, print_value
 from penstock.cli.output import out, working
 from penstock.cli.plan import Files, Prune, Selector, Start, Target, done, print_plan
+from penstock.cli.steer import Lose
 from penstock.errors import PenstockError
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
@@ -27,20 +28,22 @@ def apply(
     selector: Selector = None,
     start: Start = None,
     target: Target = None,
+    lose: Lose = None,
     output: Annotated[Shape, typer.Option("--output", "-o", help="How to print; all but table needs --yes.")] = (
         Shape.table
     ),
 ) -> None:
     """Create, upgrade and, with --prune, delete pipelines, so that the server has what the files say.
 
-    Shows what will change and asks. Exactly what was shown is done: if someone was faster, nothing is. Applying the
+    Shows what will change, what that costs and what it consists of, and asks. Exactly what was shown is done: if
+    someone was faster, nothing is. A change that would give up state is done only if --lose names whose. Applying the
     same files again changes nothing.
     """
     from penstock.cli.client import connected
     from penstock.cli.files import request
 
     client = connected()
-    asked = request(file, prune=prune, selector=selector, start=start, target=target)
+    asked = request(file, prune=prune, selector=selector, start=start, target=target) | {"lose": lose or []}
     if output is not Shape.table:
         _need_yes(yes)
         print_value(client.post("/apply", asked), output)

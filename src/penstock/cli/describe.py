@@ -23,7 +23,7 @@ from penstock.cli.listing import (
 )
 from penstock.cli.output import out
 
-_RUNS, _EVENTS, _EXCEPTIONS, _ALERTS, _MOVES = 5, 12, 3, 10, 5
+_RUNS, _EVENTS, _EXCEPTIONS, _ALERTS, _MOVES, _SAVEPOINTS = 5, 12, 3, 10, 5, 5
 
 
 def register(app: typer.Typer) -> None:
@@ -41,6 +41,8 @@ def describe(
     found = client.get(f"/pipelines/{part(name)}/description")
     found["alerts"] = client.get("/alerts", pipeline=name, limit=_ALERTS)["items"]
     found["failovers"] = client.get("/failovers", pipeline=name, limit=_MOVES)["items"]
+    for what in ("savepoints", "operations"):
+        found[what] = client.get(f"/pipelines/{part(name)}/{what}", limit=_SAVEPOINTS)["items"]
     if output is not Shape.table:
         print_value(found, output)
         return
@@ -50,6 +52,8 @@ def describe(
     _print_exceptions(found["exceptions"][:_EXCEPTIONS], now)
     _print_alerts(found["alerts"], now)
     _print_moves(found["failovers"])
+    _print_savepoints(found["savepoints"], now)
+    _print_operations(found["operations"], now)
     _print_events(found["events"][:_EVENTS])
 
 
@@ -142,6 +146,25 @@ def _print_moves(moves: Sequence[Mapping[str, Any]]) -> None:
         for each in moves
     ]  # fmt: skip
     _section("Moves", ("notice", "from", "to", "caught up"), rows)
+
+
+def _print_savepoints(savepoints: Sequence[Mapping[str, Any]], now: dt.datetime) -> None:
+    rows = [
+        [each["name"], ago(each["at"], now), str(each["version"] or "·"), str(each["batch"]), each["note"]]
+        for each in savepoints
+    ]
+    _section("Savepoints", ("savepoint", "taken", "version", "batch", "note"), rows)
+
+
+def _print_operations(operations: Sequence[Mapping[str, Any]], now: dt.datetime) -> None:
+    rows = [[each["kind"], ago(each["askedAt"], now), each["askedBy"], _outcome(each)] for each in operations]
+    _section("Operations", ("operation", "asked for", "by", "outcome"), rows)
+
+
+def _outcome(operation: Mapping[str, Any]) -> Text:
+    colour = {"done": "green", "failed": "red"}.get(operation["state"], "magenta")
+    more = operation["reason"] or operation["stage"]
+    return Text(f"{operation['state']}: {more}" if more else operation["state"], colour)
 
 
 def _took(move: Mapping[str, Any]) -> str:

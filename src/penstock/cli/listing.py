@@ -24,6 +24,10 @@ STATE_COLOURS = {
     "STALLED": "bold red",
     "FAILED": "bold red",
     "STOPPED": "blue",
+    "SAVING": "magenta",
+    "RESTORING": "magenta",
+    "RESCALING": "magenta",
+    "UPGRADING": "magenta",
 }
 NUMBERS = ("generation", "gen", "rows in", "rows out", "version", "batch", "epoch", "attempts")
 _LEAST = 14

@@ -14,6 +14,7 @@ import typer
 from penstock.cli import (
     alerts,
     apply,
+    cutover,
     delete,
     describe,
     explain,
@@ -23,13 +24,18 @@ from penstock.cli import (
     logs,
     plan,
     replay,
+    reprocess,
+    rescale,
     run,
+    savepoint,
     schema,
     serve,
     start,
+    state,
     stop,
     test,
     token,
+    upgrade,
     validate,
 )
 from penstock.cli.output import print_error, print_trace
@@ -46,7 +52,10 @@ app = typer.Typer(
 # ClickException) is found through Typer's.
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 
-_HERE = (init, validate, explain, test, run, ledger, replay, schema)
+_HERE = (
+    *(init, validate, explain, test, run, state, savepoint, upgrade, cutover, rescale),
+    *(ledger, replay, reprocess, schema),
+)
 _WITH_A_SERVER = (serve, plan, apply, get, describe, start, stop, delete, logs, alerts, token)
 for verb in (*_HERE, *_WITH_A_SERVER):
     verb.register(app)

@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.output import out
 from penstock.cli.spark_options import Conf, DriverMemory, Master, Packages, parsed_conf
+from penstock.errors import PenstockError
 
 
 def register(app: typer.Typer) -> None:
@@ -22,25 +23,56 @@ def run(
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", help="Where state is kept. Default: .penstock/NAME beside the file.")
     ] = None,
+    restore: Annotated[
+        str | None,
+        typer.Option(
+            "--restore", metavar="SAVEPOINT", help="Go back to this savepoint first: its name, folder or address."
+        ),
+    ] = None,
+    fork: Annotated[
+        bool,
+        typer.Option("--fork", help="With --restore: begin there as a pipeline of its own, with sinks of its own."),
+    ] = False,
+    keep_rows: Annotated[
+        bool,
+        typer.Option(
+            "--keep-rows", help="With --restore: sinks that cannot take rows back keep them, and get them again."
+        ),
+    ] = False,
     master: Master = "local[*]",
     conf: Conf = None,
     packages: Packages = None,
     driver_memory: DriverMemory = None,
 ) -> None:
     """Run a pipeline. Ctrl-C finishes the batch and stops; a second one stops at once."""
+    from dataclasses import replace
+
     from penstock.cli.live_view import view_for
+    from penstock.engine.savepoints.places import find
+    from penstock.engine.savepoints.shelf import is_remote
     from penstock.frontends.load import load
-    from penstock.runner.loop import RunOptions
+    from penstock.runner.distant import restore_from
+    from penstock.runner.loop import RunOptions, state_path
     from penstock.runner.loop import run as run_pipeline
 
+    if (fork or keep_rows) and restore is None:
+        option = "--fork" if fork else "--keep-rows"
+        raise PenstockError.of("USAGE", reason=f"{option} goes with --restore", advice="Add --restore SAVEPOINT.")
+    loaded = load(file)
     options = RunOptions(
         once=once,
         state_dir=state_dir,
+        fork=fork,
+        keep_rows=keep_rows,
         master=master,
         conf=parsed_conf(conf),
         packages=packages or (),
         driver_memory=driver_memory,
     )
+    if restore is not None and is_remote(restore):
+        restore_from(loaded, state_path(loaded, options), restore, fork=fork, keep_rows=keep_rows)
+    elif restore is not None:
+        options = replace(options, restore=find(restore, state_path(loaded, options)))
     with view_for(out, master) as view:
-        status = run_pipeline(load(file), options, view.show)
+        status = run_pipeline(loaded, options, view.show)
     view.summary(status, dt.datetime.now(dt.UTC))

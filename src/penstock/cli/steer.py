@@ -22,6 +22,10 @@ _OVER = ("FAILED", "STOPPED")
 PATIENCE = 300.0
 
 Names = Annotated[list[str], typer.Argument(help="Pipelines.")]
+Lose = Annotated[
+    list[str] | None,
+    typer.Option("--lose", metavar="NAME", help="A source or step whose state may be given up; may be repeated."),
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so, at most five minutes.")]
 
 

@@ -32,6 +32,7 @@ def pipeline_file_page() -> str:
         ("Run", "`run`.", spec.RunSettings, {}),
         ("Restart", "`run.restart`.", spec.RestartSettings, {}),
         ("Ledger", "`ledger`.", spec.LedgerSettings, {}),
+        ("Savepoints", "`savepoints`.", spec.SavepointSettings, {}),
         (
             "Alert",
             "An entry of `alerts`, which is a list; see [Conditions](#conditions) and "

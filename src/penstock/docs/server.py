@@ -43,7 +43,8 @@ Each role may do all that the ones before it may.
 
 All but the first few need a token, as `Authorization: Bearer TOKEN`. Lists come in pages: `next` of one is `after` of
 the following. What changes a pipeline takes its `ETag` as `If-Match`. Errors are `application/problem+json` (RFC 9457)
-with the codes of [the list](errors.md). [OpenAPI](openapi.json) has the shapes.
+with the codes of [the list](errors.md). [OpenAPI](openapi.json) has the shapes. The console stands at `/`; its pages
+hold nothing by themselves and ask these routes.
 
 {table(["Route", "Role", "What it does"], _routes())}"""
 
@@ -66,7 +67,7 @@ def _settings_table(cls: type[Config]) -> str:
 
 
 def _routes() -> Iterator[list[str]]:
-    routes = [route for route in api().routes if isinstance(route, APIRoute)]
+    routes = [route for route in api().routes if isinstance(route, APIRoute) and route.include_in_schema]
     for route in sorted(routes, key=lambda route: (role_of(route) is not None, route.path)):
         verbs = ", ".join(sorted(route.methods or ()))
         yield [f"`{verbs} {route.path}`", f"`{role_of(route)}`" if role_of(route) else "none", route.description]

@@ -194,10 +194,14 @@ class Harness:
 
     def columns(self) -> dict[str, list[str]]:
         """The columns of every source, step and sink."""
+        return {name: list(columns) for name, columns in self.types().items()}
+
+    def types(self) -> dict[str, dict[str, str]]:
+        """The same with the type of each."""
         self.start()
         assert self._running is not None
         facts = self._running.analysed.analysis.facts
-        return {name: list(fact.columns) for name, fact in facts.items()}
+        return {name: dict(fact.columns) for name, fact in facts.items()}
 
     def ledger(self) -> list[BatchEntry]:
         """Row counts of every batch so far."""

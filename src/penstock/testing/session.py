@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,11 +27,13 @@ def shared_session(jars: Iterable[str] = ()) -> SparkSession:
     """
     global _session, _jars
     needed = tuple(jars)
-    if _session is None or not _session.jvm.alive or not {*needed} <= {*_jars}:
+    if _session is None or not _usable(_session) or not {*needed} <= {*_jars}:
         wanted = tuple(dict.fromkeys((*_jars, *obtainable(_welcome), *needed)))
+        if _session is not None and not _usable(_session):
+            warnings.warn(f"a new Spark is started, as {_obituary(_session)}", stacklevel=2)
         _end()
         conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.noDataProgressEventInterval": "100"}
-        _session = Session(SessionOptions(master="local[2]", conf=conf, driver_memory="2g", jars=wanted, quick=True))
+        _session = Session(SessionOptions(master="local[2]", conf=conf, driver_memory="3g", jars=wanted, quick=True))
         _jars = wanted
         atexit.register(_session.stop)
     return _session.spark
@@ -40,6 +43,29 @@ def welcome_jars(*names: str) -> None:
     """Sets of jars that the session gets when it starts, whoever starts it, as far as they can be had."""
     global _welcome
     _welcome = names
+
+
+def _usable(session: Session) -> bool:
+    """A context that has met an error in its scheduler is stopped, and the JVM lives on."""
+    try:
+        return session.jvm.alive and not session.spark._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
+def _obituary(session: Session) -> str:
+    """How a session came to its end, and the last that it said."""
+    code = session.jvm.process.poll()
+    how = "its context was stopped" if code is None else f"its Java ended with {code}"
+    said = [*_tail(session.jvm.output), *_tail(session.log)]
+    return "\n  ".join([f"{how}; its last words:", *(said or ["none"])])
+
+
+def _tail(path: Path, lines: int = 20) -> list[str]:
+    try:
+        return path.read_text("utf-8", "replace").splitlines()[-lines:]
+    except OSError:
+        return []
 
 
 def _end() -> None:
