@@ -26,6 +26,10 @@ class NoAnswer(Exception):
     """Why there is none."""
 
 
+class Busy(NoAnswer):
+    """Others are asking; there may be an answer later."""
+
+
 def ask(module: str, arguments: Sequence[str], folder: Path, patience: float, question: str = "") -> dict[str, Any]:
     """What a module of Penstock prints for these arguments and this input; raises NoAnswer."""
     command = [sys.executable, "-P", "-m", module, *arguments]
@@ -35,7 +39,7 @@ def ask(module: str, arguments: Sequence[str], folder: Path, patience: float, qu
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=_harmless(os.environ),
+            env=harmless(os.environ),
             stdin=asked,
             stdout=answer,
             stderr=subprocess.DEVNULL,
@@ -46,7 +50,7 @@ def ask(module: str, arguments: Sequence[str], folder: Path, patience: float, qu
         except subprocess.TimeoutExpired:
             raise NoAnswer(f"it was not done within {patience:.0f} seconds") from None
         finally:
-            _end(process)
+            end(process)
         answer.seek(0)
         try:
             found = json.loads(answer.read(_LARGEST))
@@ -60,21 +64,21 @@ def ask(module: str, arguments: Sequence[str], folder: Path, patience: float, qu
 @contextmanager
 def _turn() -> Iterator[None]:
     if not _AT_ONCE.acquire(timeout=_TURN_SECONDS):
-        raise NoAnswer("too much is asked of the server at once")
+        raise Busy("too much is asked of the server at once")
     try:
         yield
     finally:
         _AT_ONCE.release()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Also what it has started, which may outlive it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
+def harmless(environment: Mapping[str, str]) -> dict[str, str]:
     """Without what may be secret: the process has no business with it."""
     kept = {key: value for key, value in environment.items() if not _SECRET_ENVIRONMENT.match(key)}
     if "PYTHONPATH" in kept:

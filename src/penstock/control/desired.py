@@ -12,11 +12,14 @@ from enum import StrEnum
 from sqlalchemy import Connection
 
 from penstock.control.auth.roles import Grant
-from penstock.control.store import access, history, pipelines
+from penstock.control.changing import Changing, changing, kind_of
+from penstock.control.store import access, history, operations, pipelines
 from penstock.control.store.pipelines import Desired, FileKind, Version
 from penstock.control.store.pipelines import Pipeline as Known
 from penstock.control.submitted import Checked, from_document
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Problem
+from penstock.graph.changes import Changed, Stage
+from penstock.reports.state_folder import StateFacts
 from penstock.spec.diff import Difference, cost, differences
 from penstock.spec.fields import Change
 from penstock.spec.pipeline import Pipeline
@@ -60,6 +63,12 @@ class Wish:
     start: bool | None = None
     """Whether pipelines are to run. None: new ones run, others go on as they are."""
     target: str | None = None
+    lose: tuple[str, ...] = ()
+    """Sources and steps whose state may be given up: NAME, or PIPELINE/NAME."""
+
+
+States = Callable[[str], StateFacts | None]
+"""What is known of the state of a pipeline; None if it has none."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,17 @@ class Step:
     name: str
     reason: str
     cost: Change = Change.NOTHING
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[Changed, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    """What carrying it out consists of, in order."""
+    loses: tuple[str, ...] = ()
+    """The sources and steps whose state is given up."""
+    flow: tuple[str, ...] = ()
+    """How rows flow, as lines that are there before, after or both; none if that stays."""
+    lose: tuple[str, ...] = ()
+    """Those of them that may be."""
+    version: int | None = None
+    """The version it has."""
     revision: int | None = None
     """The revision that was looked at; None if there is no such pipeline."""
     file: Checked | None = None
@@ -90,9 +109,12 @@ class Plan:
     def checksum(self) -> str:
         """Equal exactly if the same would be done to the same; so that what was shown is what is done."""
         told = [
-            [step.action, step.name, step.revision, step.desired, step.target, step.file.text if step.file else None]
+            [
+                step.action, step.name, step.revision, step.desired, step.target, step.stages, step.loses,
+                step.file.text if step.file else None,
+            ]
             for step in self.steps
-        ]
+        ]  # fmt: skip
         return hashlib.sha256(json.dumps(told).encode("utf-8")).hexdigest()
 
     @property
@@ -100,39 +122,77 @@ class Plan:
         return any(step.changes for step in self.steps)
 
 
-def plan(existing: Mapping[str, Existing], files: Sequence[Checked], wish: Wish, grant: Grant) -> Plan:
+def _stateless(_: str) -> None:
+    """For a server whose pipelines have never run."""
+
+
+def plan(
+    existing: Mapping[str, Existing], files: Sequence[Checked], wish: Wish, grant: Grant, states: States = _stateless
+) -> Plan:
     """What is to be done, by name. Raises FORBIDDEN for pipelines that are not the grant's."""
-    steps = [_for_file(existing.get(file.pipeline.name), file, wish, grant) for file in files]
+    steps = [_for_file(existing.get(file.pipeline.name), file, wish, grant, states) for file in files]
     sent = {file.pipeline.name for file in files}
     steps += _for_absent([item.pipeline for name, item in existing.items() if name not in sent], wish, grant)
     return Plan(tuple(sorted(steps, key=lambda step: step.name)))
 
 
-def _for_file(known: Existing | None, file: Checked, wish: Wish, grant: Grant) -> Step:
+def _for_file(known: Existing | None, file: Checked, wish: Wish, grant: Grant, states: States) -> Step:
     name = file.pipeline.name
-    _within_scope(grant, name, file.pipeline.labels)
+    within_scope(grant, name, file.pipeline.labels)
     if known is None:
         desired: Desired = "stopped" if wish.start is False else "running"
         return Step(Action.CREATE, name, "it is new", file=file, desired=desired, target=wish.target)
-    _within_scope(grant, name, known.pipeline.labels)
+    within_scope(grant, name, known.pipeline.labels)
     asked = _ASKED[wish.start]
     steered = _steered(known.pipeline, asked, wish.target)
     found = _differences(known.version, file)
     if found is None:
         return _steer(known.pipeline, asked, wish.target, steered)
-    fields = f"{len(found)} {'field differs' if len(found) == 1 else 'fields differ'}" if found else "its text differs"
-    worst = max((cost(found), Change.RESTART if steered or not found else Change.NOTHING), key=list(Change).index)
+    carried = changing(known.version.document, file.graph, states(name))
+    runs, is_to_run = known.pipeline.desired == "running", (asked or known.pipeline.desired) == "running"
     return Step(
         Action.UPGRADE,
         name,
-        " and ".join((fields, *steered)),
-        worst,
-        tuple(found),
+        " and ".join((_fields(carried), *steered)),
+        _dearest(carried.cost, *([Change.RESTART] if steered or not found else [])),
+        carried.changes,
+        carried.stages(runs=runs, is_to_run=is_to_run, restarts=bool(steered) or not found),
+        carried.lost,
+        carried.flow,
+        _may_be_lost(name, carried.lost, wish.lose),
+        known.pipeline.version,
         known.pipeline.revision,
         file,
         asked,
         wish.target,
     )
+
+
+def _fields(carried: Changing) -> str:
+    count = len(carried.changes)
+    return f"{count} {'change' if count == 1 else 'changes'}" if count else "its text differs"
+
+
+def _dearest(*costs: Change) -> Change:
+    return max(costs, key=list(Change).index)
+
+
+def _may_be_lost(name: str, lost: Iterable[str], lose: Sequence[str]) -> tuple[str, ...]:
+    return tuple(node for node in lost if node in lose or f"{name}/{node}" in lose)
+
+
+def refuse_losses(plan: Plan, lose: Sequence[str]) -> None:
+    """Raises CHANGE_LOSES_STATE for what nobody has said may be lost, and CHANGE_LOSES_NOTHING for what is not."""
+    problems = [
+        Problem("CHANGE_LOSES_STATE", {"node": change.node, "reason": change.reason})
+        for step in plan.steps
+        for change in step.differences
+        if change.node in step.loses and change.node not in step.lose
+    ]
+    used = {word for step in plan.steps for node in step.lose for word in (node, f"{step.name}/{node}")}
+    problems += [Problem("CHANGE_LOSES_NOTHING", {"node": word}) for word in lose if word not in used]
+    if problems:
+        raise PenstockError(problems)
 
 
 def _steer(known: Known, asked: Desired | None, target: str | None, reasons: Sequence[str]) -> Step:
@@ -196,7 +256,7 @@ def _for_absent(known: Iterable[Known], wish: Wish, grant: Grant) -> Iterable[St
             yield Step(Action.STOP, pipeline.name, "it was not sent", Change.RESTART, revision=pipeline.revision)
 
 
-def _within_scope(grant: Grant, name: str, labels: Mapping[str, str]) -> None:
+def within_scope(grant: Grant, name: str, labels: Mapping[str, str]) -> None:
     if not grant.sees(labels):
         needed = ", ".join(f"{key}: {value}" for key, value in sorted(grant.scope.items()))
         reason = f"pipeline '{name}' is not one of those your token is limited to"
@@ -219,7 +279,8 @@ def carry_out(connection: Connection, plan: Plan, grant: Grant, now: dt.datetime
         if not step.changes:
             continue
         _do(connection, step, grant, now)
-        detail = {"reason": step.reason, "cost": str(step.cost), "fields": [each.path for each in step.differences]}
+        fields = [each.path for each in step.differences]
+        detail = {"reason": step.reason, "cost": str(step.cost), "fields": fields, "stages": [*map(str, step.stages)]}
         note(connection, grant, now, f"pipeline.{step.action}", step.name, detail)
         changed.append(step.name)
     return changed
@@ -245,10 +306,15 @@ def _do(connection: Connection, step: Step, grant: Grant, now: dt.datetime) -> N
     assert step.revision is not None
     if step.action is Action.UPGRADE:
         assert step.file is not None
+        operations.refuse_open(connection, step.name)
         pipelines.upgrade(
             connection, step.name, step.file.draft, revision=step.revision, now=now, by=grant.who,
             desired=step.desired, target=step.target,
         )  # fmt: skip
+        if Stage.GRAFT in step.stages or Stage.RESCALE in step.stages:
+            asked = {"stages": [*map(str, step.stages)], "lose": [*step.lose]}
+            kind = kind_of(step.stages)
+            operations.ask(connection, step.name, kind, asked, now=now, by=grant.who, back_to=step.version)
     elif step.action in (Action.START, Action.STOP):
         desired: Desired = "running" if step.action is Action.START else "stopped"
         pipelines.steer(connection, step.name, revision=step.revision, now=now, desired=desired, target=step.target)

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import PenstockError
+from penstock.reports.savepoints import SAVEPOINTS, refuse_bad_name
 from penstock.spec.pipeline import PIPELINE_NAME
 
 RUN_ID = re.compile(r"r[0-9a-f]{12}")
+OPERATION_ID = re.compile(r"o[0-9a-f]{12}")
 _KINDS = ("yaml", "sql", "py")
 
 
@@ -38,6 +40,17 @@ class DataFolder:
         if not RUN_ID.fullmatch(run):
             raise PenstockError.of("NOT_FOUND", what="run", name=run)
         return self.pipeline(name) / "runs" / run
+
+    def operation(self, name: str, operation: str) -> Path:
+        """Raises NOT_FOUND for what cannot be the id of an operation."""
+        if not OPERATION_ID.fullmatch(operation):
+            raise PenstockError.of("NOT_FOUND", what="operation", name=operation)
+        return self.pipeline(name) / "operations" / operation
+
+    def savepoint(self, name: str, savepoint: str) -> Path:
+        """Raises SAVEPOINT_NAME for what cannot be the name of a savepoint."""
+        refuse_bad_name(savepoint)
+        return self.state(name) / SAVEPOINTS / savepoint
 
     def version(self, name: str, number: int, kind: str) -> Path:
         if kind not in _KINDS:

@@ -49,6 +49,8 @@ _DRAIN_SECONDS = 2
 _JOIN_SECONDS = 15.0
 RUNNER: Sequence[str] = act.RUNNER
 """What a run is started with."""
+WORKER: Sequence[str] = act.WORKER
+"""What an operation is started with."""
 _log = logging.getLogger("penstock.server")
 
 _Running = Callable[[], object]
@@ -127,6 +129,7 @@ class PenstockServer:
             oidc=None if config.oidc is None else Oidc(config.oidc, wall),
             secure=config.tls is not None,
         )
+        self._closing.append(self.services.bench.close)
         web = self._web()
         AppStatus.should_exit = False
         keeper = _Keeper(self.store, config)
@@ -164,7 +167,7 @@ class PenstockServer:
             folder,
             lambda: config.supervised,
             base=base,
-            processes=act.Processes(RUNNER, tuple(config.own_variables)),
+            processes=act.Processes(RUNNER, tuple(config.own_variables), WORKER),
             listening=listening,
             lease=self.lease,
         )

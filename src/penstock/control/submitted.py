@@ -11,16 +11,19 @@ from typing import Any, cast
 from penstock.control.asking import NoAnswer, ask
 from penstock.control.auth.roles import Role
 from penstock.control.policy import Policy
-from penstock.control.store.pipelines import Draft, FileKind
+from penstock.control.store.pipelines import Draft, FileKind, Version
 from penstock.errors import CODES, Location, PenstockError, Problem, Severity
 from penstock.frontends.assemble import assemble
 from penstock.frontends.examine import examined
 from penstock.frontends.sql import parse_sql
 from penstock.frontends.yaml import parse_yaml
+from penstock.graph.build import build
+from penstock.graph.nodes import Graph
 from penstock.graph.validate import World
 from penstock.spec.dump import as_document
 from penstock.spec.location import PipelineFile, Places
 from penstock.spec.pipeline import Pipeline
+from penstock.spec.secrets import SecretRef, references, texts
 
 _KINDS: Mapping[str, FileKind] = {".yaml": "yaml", ".yml": "yaml", ".sql": "sql", ".py": "py"}
 _PATIENCE = 60.0
@@ -42,8 +45,12 @@ class Checked:
     path: str
     kind: FileKind
     text: str
-    pipeline: Pipeline
+    graph: Graph
     warnings: tuple[Problem, ...] = ()
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.graph.file.pipeline
 
     @property
     def draft(self) -> Draft:
@@ -67,6 +74,41 @@ def check_all(files: Iterable[Submitted], policy: Policy, role: Role) -> list[Ch
 
 def check_file(file: Submitted, policy: Policy, role: Role) -> Checked:
     """Reads one file; raises everything that is wrong with it."""
+    draft = drafted(file, policy, role)
+    errors = [problem for problem in draft.problems if problem.severity is Severity.ERROR]
+    if errors:
+        raise PenstockError(errors)
+    assert draft.graph is not None
+    return Checked(file.path, draft.kind, file.text, draft.graph, draft.problems)
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A file as far as it can be read, with all that is wrong with it."""
+
+    kind: FileKind
+    graph: Graph | None
+    problems: tuple[Problem, ...]
+    refused: bool
+    """Whether it names what the server does not allow."""
+
+    @property
+    def secrets(self) -> frozenset[SecretRef]:
+        if self.graph is None:
+            return frozenset()
+        return frozenset(
+            found for _, text in texts(as_document(self.graph.file.pipeline)) for found in references(text)
+        )
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether trying it out runs code of its author."""
+        found = () if self.graph is None else self.graph.nodes.values()
+        return self.kind == "py" or any(node.component.name == "python" for node in found)
+
+
+def drafted(file: Submitted, policy: Policy, role: Role) -> Drafted:
+    """Reads one file as far as that goes; raises if it may not be read at all."""
     kind = _KINDS.get(PurePosixPath(file.path).suffix.lower())
     if kind is None:
         raise PenstockError.of("FILE_KIND_UNKNOWN", Location(file.path), path=file.path)
@@ -78,11 +120,7 @@ def check_file(file: Submitted, policy: Policy, role: Role) -> Checked:
     refused = [] if found.graph is None else policy.problems(found.graph.file, role)
     known = {(problem.code, problem.location) for problem in refused}
     others = sorted((item for item in found.problems if (item.code, item.location) not in known), key=_place)
-    errors = [problem for problem in (*refused, *others) if problem.severity is Severity.ERROR]
-    if errors:
-        raise PenstockError(errors)
-    assert found.graph is not None
-    return Checked(file.path, kind, file.text, found.graph.file.pipeline, (*refused, *others))
+    return Drafted(kind, found.graph, (*refused, *others), bool(refused))
 
 
 def _place(problem: Problem) -> tuple[int, int]:
@@ -95,6 +133,14 @@ def from_document(document: Mapping[str, Any]) -> Pipeline | None:
         return assemble(document, Places("stored"))
     except PenstockError:
         return None
+
+
+def graph_of(version: Version, folder: Path) -> Graph | None:
+    """The pipeline of a version that was taken earlier; None if this Penstock can no longer read it."""
+    pipeline = from_document(version.document)
+    if pipeline is None:
+        return None
+    return build(PipelineFile(pipeline, Places("stored"), folder / f"pipeline.{version.kind}"))
 
 
 def _read(file: Submitted, kind: FileKind, folder: Path) -> PipelineFile:

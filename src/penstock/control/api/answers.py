@@ -12,9 +12,10 @@ from pydantic.alias_generators import to_camel
 
 from penstock.control.store.pages import LARGEST, Page
 from penstock.control.store.pipelines import Pipeline
+from penstock.control.supervisor.ports import Operation
 from penstock.control.supervisor.watched import Live
 from penstock.reports.codec import plain
-from penstock.reports.values import RunStatus
+from penstock.reports.values import OperationStatus, RunStatus
 
 _T = TypeVar("_T")
 _A = TypeVar("_A", bound=BaseModel)
@@ -22,6 +23,9 @@ _LARGEST_KEY = 2**63 - 1
 
 Limit = Annotated[int, Query(ge=1, le=LARGEST, description="How many at most.")]
 AfterNumber = Annotated[int | None, Query(ge=0, le=_LARGEST_KEY, description="What `next` of the page before says.")]
+BatchNumber = Annotated[
+    int | None, Query(alias="upTo", ge=0, le=_LARGEST_KEY, description="The number of the last batch that is wanted.")
+]
 AfterName = Annotated[str | None, Query(max_length=63, description="What `next` of the page before says.")]
 
 
@@ -67,6 +71,7 @@ class PipelineAnswer(Answer):
     backlog: dict[str, Any]
     seconds_left: float | None = Field(description="Until it has caught up, if it has to and that can be told.")
     run: str | None
+    operations: list[OperationAnswer] = Field(description="What is done to its state, or waits to be.")
     created_at: dt.datetime
     updated_at: dt.datetime
 
@@ -75,7 +80,8 @@ class PipelineAnswer(Answer):
         status = live.status if live is not None else None
         # What the supervisor saw last is newer than what it noted, unless something else is wanted since.
         fresh = live is not None and found.observed_generation == found.generation
-        return cls(
+        # Its parts have their types already; to check them again would be most of the work of a long list.
+        return cls.model_construct(
             name=found.name,
             labels=dict(found.labels),
             desired=found.desired,
@@ -98,6 +104,7 @@ class PipelineAnswer(Answer):
             backlog=plain(dict(status.backlog)) if status is not None else {},
             seconds_left=live.health.seconds_left if live is not None else None,
             run=live.run.id if live is not None and live.run is not None else None,
+            operations=[OperationAnswer.of(item.operation, item.status) for item in (live.operations if live else ())],
             created_at=found.created_at,
             updated_at=found.updated_at,
         )
@@ -170,14 +177,66 @@ class ExceptionAnswer(Answer):
 
 
 class SavepointAnswer(Answer):
-    id: int
+    name: str
     pipeline: str
-    version: int
+    version: int | None = Field(description="The version it was taken of; null if the server does not have it.")
     at: dt.datetime
-    path: str
+    batch: int | None = Field(description="The last batch in it; null if it cannot be read.")
     bytes: int | None
-    batch: int | None
+    state_bytes: int | None
+    watermark: int | None = Field(description="Milliseconds since 1970.")
+    partitions: int | None
     note: str
+    automatic: bool = Field(description="Whether the pipeline took it by itself, and may remove it by itself.")
+
+
+class OperationAnswer(Answer):
+    """Work on the state of a pipeline, or on a savepoint."""
+
+    id: str
+    pipeline: str
+    kind: str
+    state: str = Field(description="waiting, running, done or failed.")
+    asked: dict[str, Any]
+    asked_at: dt.datetime
+    asked_by: str
+    begun_at: dt.datetime | None
+    attempts: int
+    run: str | None = Field(description="The run that was asked to do it.")
+    cancelled_by: str | None
+    stage: str | None = Field(description="What it is at, in words.")
+    done: int | None = Field(description="Bytes, where they are counted.")
+    total: int | None
+    ended_at: dt.datetime | None
+    reason: str | None = Field(description="Why it failed, in one sentence.")
+    owner: str | None
+    code: str | None
+    result: dict[str, Any]
+
+    @classmethod
+    def of(cls, found: Operation, status: OperationStatus | None = None) -> OperationAnswer:
+        begun = found.begun_at is not None or found.run is not None
+        return cls(
+            id=found.id,
+            pipeline=found.pipeline,
+            kind=found.kind,
+            state=found.outcome or ("running" if begun else "waiting"),
+            asked=dict(found.asked),
+            asked_at=found.asked_at,
+            asked_by=found.asked_by,
+            begun_at=found.begun_at,
+            attempts=found.attempts,
+            run=found.run,
+            cancelled_by=found.cancelled_by,
+            stage=status.stage if status is not None else None,
+            done=status.done if status is not None else None,
+            total=status.total if status is not None else None,
+            ended_at=found.ended_at,
+            reason=found.reason,
+            owner=found.owner,
+            code=found.code,
+            result=dict(found.result) if found.ended_at is not None else {},
+        )
 
 
 class EventAnswer(Answer):

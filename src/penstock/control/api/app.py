@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,13 +20,19 @@ from penstock.control.api.routes import (
     access,
     alerts,
     apply,
+    charts,
+    console,
+    drafts,
     health,
     history,
     live,
     login,
+    operations,
     pipelines,
     reference,
+    remembered,
     rows,
+    savepoints,
     targets,
 )
 from penstock.control.api.services import Services
@@ -33,7 +40,11 @@ from penstock.control.api.services import Services
 _THREADS = 8
 _TURN = 0.001
 """Seconds after which a thread makes room for another."""
-PUBLIC = health.PUBLIC | login.PUBLIC
+_COLLECTED_AFTER = (2_000, 10, 500)
+"""New objects until the young are looked at, and how often that until the older and the old are. To look through all
+objects of a server of hundreds of pipelines stops every request for a sixth of a second; what is garbage in cycles is
+nearly always young."""
+PUBLIC = health.PUBLIC | login.PUBLIC | console.PUBLIC
 """All that answers without a token."""
 
 
@@ -52,8 +63,12 @@ def create_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     app.state.streams = 0
-    guarded = (pipelines, rows, apply, history, live, alerts, access, targets, reference)
-    for router in (*(part.router for part in guarded), health.router, health.guarded, login.router, login.guarded):
+    guarded = (
+        *(pipelines, savepoints, operations, remembered, rows, apply, drafts),
+        *(history, charts, live, alerts, access, targets, reference),
+    )
+    further = (health.router, health.guarded, login.router, login.guarded, console.router)
+    for router in (*(part.router for part in guarded), *further):
         app.router.routes.extend(router.routes)
     problems.install(app)
     app.add_middleware(BodyLimit, limit=services.config.limits.body)
@@ -68,6 +83,8 @@ async def _few_threads(app: FastAPI) -> AsyncIterator[None]:
     """Many threads that compute wait for each other, and all requests with them; few that take turns quickly do not."""
     to_thread.current_default_thread_limiter().total_tokens = _THREADS
     sys.setswitchinterval(_TURN)
+    gc.set_threshold(*_COLLECTED_AFTER)
+    gc.freeze()
     yield
 
 

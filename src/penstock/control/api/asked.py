@@ -37,6 +37,9 @@ class ValidateRequest(Asked):
     files: Annotated[list[FileSent], Field(max_length=1000)]
 
 
+Lose = Annotated[list[Word], Field(max_length=1000)]
+
+
 class PlanRequest(ValidateRequest):
     """Files, and what else is wanted."""
 
@@ -46,6 +49,9 @@ class PlanRequest(ValidateRequest):
         None, description="Whether the pipelines are to run. By default new ones are, and others go on as they are."
     )
     target: Word | None = Field(None, description="The target they are to run on.")
+    lose: Lose = Field(
+        default_factory=list, description="Sources and steps whose state may be given up: NAME, or PIPELINE/NAME."
+    )
 
 
 class ApplyRequest(PlanRequest):
@@ -59,6 +65,49 @@ class StartRequest(Asked):
     version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
         None, description="The version to run; default: the one it has."
     )
+    lose: Lose = Field(default_factory=list, description="Sources and steps whose state may be given up for it.")
+
+
+class StopRequest(Asked):
+    savepoint: bool = Field(False, description="Whether a savepoint is taken after its last batch.")
+    name: Word | None = Field(None, description="What to call the savepoint; default: the time.")
+    note: Sentence = Field("", description="Why it is taken.")
+
+
+class SavepointRequest(Asked):
+    name: Word | None = Field(None, description="What to call it; default: the time.")
+    note: Sentence = Field("", description="Why it is taken.")
+
+
+class RestoreRequest(Asked):
+    keep_rows: bool = Field(
+        False, description="Whether sinks that cannot take rows back keep them, and are given them again."
+    )
+
+
+class ForkRequest(Asked):
+    """A pipeline of another name, with sinks of its own, that begins where a savepoint was."""
+
+    file: FileSent
+    start: bool = Field(True, description="Whether it is to run.")
+    target: Word | None = Field(None, description="The target it is to run on.")
+    lose: Lose = Field(default_factory=list, description="Sources and steps whose state may be given up.")
+
+
+class RescaleRequest(Asked):
+    partitions: Annotated[int, Field(ge=1, le=4096)]
+
+
+class UpgradeRequest(Asked):
+    lose: Lose = Field(default_factory=list, description="Sources and steps whose state may be given up.")
+    bootstrap: Lose = Field(
+        default_factory=list, description="Steps whose state is made anew: all that was read so far is read again."
+    )
+
+
+class PlanOneRequest(Asked):
+    file: FileSent
+    savepoint: Word | None = Field(None, description="Plan from this savepoint instead of from the state it has.")
 
 
 class SilenceRequest(Asked):
@@ -103,6 +152,7 @@ LabelQuery = Annotated[
     Query(description="Only those with this label, `key=value`; may be repeated."),
 ]
 Moment = Annotated[dt.datetime | None, Query(description="A time with its zone.")]
+Names = Annotated[list[str] | None, Query(max_length=50, description="Pipelines; may be repeated.")]
 
 
 def labels_in(asked: list[str] | None) -> dict[str, str]:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from penstock.control.auth.attempts import FailedLogins
 from penstock.control.auth.oidc import Oidc
 from penstock.control.auth.tokens import Doorman
+from penstock.control.bench import Bench
 from penstock.control.config import ServerConfig
+from penstock.control.console import FOLDER, Console, read_console
 from penstock.control.files import DataFolder
 from penstock.control.policy import Policy
 from penstock.control.store.database import Store
 from penstock.control.supervisor.ports import Notice
 from penstock.control.supervisor.watched import Live
+from penstock.reports.state_folder import StateFacts, state_facts
 
 _KEPT_SECONDS = 1.0
+_EXPLAINED = 200
 
 
 def _nothing(*_: object) -> None:
@@ -47,6 +54,19 @@ class Briefly:
             return self._known
 
 
+class Newest(OrderedDict[tuple[str, int], Any]):
+    """As many as are wanted; those that came first make room for others."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: tuple[str, int], value: Any) -> None:
+        super().__setitem__(key, value)
+        while len(self) > self._most:
+            self.popitem(last=False)
+
+
 @dataclass(frozen=True)
 class Services:
     """All that routes use. The defaults are those of a server that supervises nothing."""
@@ -70,6 +90,23 @@ class Services:
     oidc: Oidc | None = None
     secure: bool = False
     """Whether the server speaks TLS, so that cookies are for TLS only."""
+    bench: Bench = field(default_factory=Bench)
+    """Where pipelines are tried out."""
+    console_folder: Path = FOLDER
+    """Where the console was built."""
+
+    @cached_property
+    def console(self) -> Console:
+        return read_console(self.console_folder)
+
+    @cached_property
+    def explained(self) -> Newest:
+        """What is known of the versions of pipelines that somebody has looked at."""
+        return Newest(_EXPLAINED)
+
+    def state_facts(self, pipeline: str) -> StateFacts | None:
+        """What is known of the state of a pipeline."""
+        return state_facts(self.folder.state(pipeline))
 
     @cached_property
     def scraped(self) -> Briefly:

@@ -1,4 +1,4 @@
-"""What happened: batches with their numbers (the checkpoint's among them), exceptions, savepoints and events."""
+"""What happened: batches with their numbers (the checkpoint's among them), exceptions and events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, 
 
 from penstock.control.store.pages import Page, page
 from penstock.control.store.pipelines import Labels, within
-from penstock.control.store.records import insert_missing, insert_numbered, maker
-from penstock.control.store.schema import COUNTS, batches, events, exceptions, pipelines, savepoints
+from penstock.control.store.records import insert_missing, maker
+from penstock.control.store.schema import COUNTS, batches, events, exceptions, pipelines
 from penstock.control.supervisor.ports import Failure
 
 BATCH, MINUTE, HOUR = 0, 60, 3600
@@ -69,18 +69,6 @@ class StoredException:
 
 
 @dataclass(frozen=True)
-class Savepoint:
-    id: int
-    pipeline: str
-    version: int
-    at: dt.datetime
-    path: str
-    bytes: int | None
-    batch: int | None
-    note: str
-
-
-@dataclass(frozen=True)
 class Event:
     id: int
     at: dt.datetime
@@ -93,7 +81,6 @@ class Event:
 
 _batch = maker(StoredBatch)
 _exception = maker(StoredException)
-_savepoint = maker(Savepoint)
 _event = maker(Event)
 
 
@@ -127,10 +114,11 @@ def batches_of(
     run: str | None = None,
     since: dt.datetime | None = None,
     until: dt.datetime | None = None,
+    up_to: int | None = None,
     limit: int = 100,
     after: int | None = None,
 ) -> Page[StoredBatch]:
-    """Newest first."""
+    """Newest first; `up_to` is the number of a batch."""
     query = select(batches).where(batches.c.pipeline == pipeline)
     if run is not None:
         query = query.where(batches.c.run == run)
@@ -138,6 +126,8 @@ def batches_of(
         query = query.where(batches.c.at >= since)
     if until is not None:
         query = query.where(batches.c.at < until)
+    if up_to is not None:
+        query = query.where(batches.c.batch <= up_to)
     return page(connection, query, batches.c.id, _batch, limit=limit, after=after, newest_first=True)
 
 
@@ -179,32 +169,6 @@ def exceptions_of(
     if run is not None:
         query = query.where(exceptions.c.run == run)
     return page(connection, query, exceptions.c.id, _exception, limit=limit, after=after, newest_first=True)
-
-
-# --- savepoints --------------------------------------------------------------------------------------------
-
-
-def add_savepoint(
-    connection: Connection,
-    pipeline: str,
-    *,
-    version: int,
-    path: str,
-    now: dt.datetime,
-    size: int | None = None,
-    batch: int | None = None,
-    note: str = "",
-) -> int:
-    values = {"pipeline": pipeline, "version": version, "at": now, "path": path, "bytes": size}
-    return insert_numbered(connection, savepoints, {**values, "batch": batch, "note": note})
-
-
-def savepoints_of(
-    connection: Connection, pipeline: str, *, limit: int = 100, after: int | None = None
-) -> Page[Savepoint]:
-    """Newest first."""
-    query = select(savepoints).where(savepoints.c.pipeline == pipeline)
-    return page(connection, query, savepoints.c.id, _savepoint, limit=limit, after=after, newest_first=True)
 
 
 # --- events ------------------------------------------------------------------------------------------------

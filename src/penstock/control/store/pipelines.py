@@ -30,8 +30,8 @@ from sqlalchemy.exc import IntegrityError
 
 from penstock.control.store.pages import Page, page
 from penstock.control.store.records import has_labels, maker
-from penstock.control.store.schema import NAME, UtcTime, pipelines, runs, versions
-from penstock.control.supervisor.ports import StateChange
+from penstock.control.store.schema import NAME, UtcTime, operations, pipelines, runs, versions
+from penstock.control.supervisor.ports import StateChange, Steered
 from penstock.errors import PenstockError
 
 Desired = Literal["running", "stopped"]
@@ -227,15 +227,25 @@ def steer(
     return _change(connection, name, revision, now, **values)
 
 
+def steer_anew(connection: Connection, name: str, steered: Steered, *, now: dt.datetime) -> None:
+    """What the supervisor itself lets be otherwise, whatever revision that is of; a pipeline that is gone stays so."""
+    found = find(connection, name)
+    if found is not None:
+        values: dict[str, Any] = {} if steered.desired is None else {"desired": steered.desired}
+        values |= {} if steered.version is None else {"version": steered.version}
+        _change(connection, name, found.revision, now, **values)
+
+
 def mark_for_deletion(connection: Connection, name: str, *, revision: int, now: dt.datetime) -> Pipeline:
     """It is stopped, and forgotten when it has ended."""
     return _change(connection, name, revision, now, desired="stopped", deleting_at=now)
 
 
 def ended_and_deleted(connection: Connection) -> list[str]:
-    """The pipelines marked for deletion that no run belongs to any more."""
+    """The pipelines marked for deletion that no run and no operation belongs to any more."""
     running = exists().where(runs.c.pipeline == pipelines.c.name, runs.c.ended_at.is_(None))
-    query = select(pipelines.c.name).where(pipelines.c.deleting_at.is_not(None), ~running)
+    changing = exists().where(operations.c.pipeline == pipelines.c.name, operations.c.ended_at.is_(None))
+    query = select(pipelines.c.name).where(pipelines.c.deleting_at.is_not(None), ~running, ~changing)
     return list(connection.execute(query).scalars())
 
 

@@ -52,6 +52,11 @@ def recent(connection: Connection, rows_since: dt.datetime, trouble_since: dt.da
     return found
 
 
+def restarts(connection: Connection, since: dt.datetime) -> dict[str, int]:
+    """How often each pipeline was started again after it had failed; those that never were are left out."""
+    return {row.pipeline: int(row.restarts) for row in connection.execute(_restarts(since))}
+
+
 def _standing() -> Select[Any]:
     """Subqueries that the indexes answer, since history is long."""
     own = and_(batches.c.pipeline == pipelines.c.name, batches.c.grain == BATCH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, insert
@@ -14,10 +15,10 @@ _T = TypeVar("_T")
 
 def maker(cls: type[_T]) -> Callable[[RowMapping], _T]:
     """What turns a row into a value of a dataclass; columns it does not have are left out."""
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    fields = itemgetter(*(field.name for field in dataclasses.fields(cls)))  # type: ignore[arg-type]
 
     def make(row: RowMapping) -> _T:
-        return cls(**{name: row[name] for name in names})
+        return cls(*fields(row))
 
     return make
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select
 
 from penstock.control.desired import takes_effect_at_once
 from penstock.control.files import DataFolder
-from penstock.control.store import failover, history, pipelines, runs
+from penstock.control.store import failover, history, operations, pipelines, runs, savepoints
 from penstock.control.store.database import Store
 from penstock.control.store.schema import events
 from penstock.control.store.schema import pipelines as table
@@ -50,6 +50,7 @@ class SupervisorStore:
                 tuple(runs.recent(connection, since)),
                 tuple(failover.open_notices(connection)),
                 tuple(failover.open_failovers(connection)),
+                tuple(operations.open_ones(connection)),
             )
 
     def save(self, changes: Changes) -> None:
@@ -63,6 +64,11 @@ class SupervisorStore:
             _add_events(connection, (each for each in changes.events if each.pipeline in {*names, None}))
             failover.put_notices(connection, changes.notices)
             failover.put_failovers(connection, (move for move in changes.failovers if move.pipeline in names))
+            operations.put(connection, (each for each in changes.operations.values() if each.pipeline in names))
+            for name, steered in changes.steered.items():
+                pipelines.steer_anew(connection, name, steered, now=self._now())
+            there = {name: found for name, found in changes.savepoints.items() if name in names}
+            savepoints.keep_in_step(connection, there, now=self._now())
 
     def _forget_deleted(self) -> None:
         with self._store.reading() as connection:
@@ -144,6 +150,7 @@ def numbers(batch: BatchOf) -> history.BatchNumbers:
         watermark=line.watermark,
         state_rows=line.state_rows,
         state_bytes=line.state_bytes,
+        checkpoint_bytes=batch.checkpoint_bytes,
         balanced=line.balanced,
         details=details,
     )

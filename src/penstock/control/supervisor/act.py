@@ -12,20 +12,24 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import PenstockError
-from penstock.reports.folder import RunFolder
+from penstock.reports.folder import OperationFolder, ReportFolder, RunFolder
 from penstock.reports.processes import birth
-from penstock.reports.values import RunOrder
+from penstock.reports.values import OperationOrder, RunOrder
 
 RUNNER = (sys.executable, "-m", "penstock.runner.main")
+WORKER = (sys.executable, "-m", "penstock.runner.operate")
 _OF_THE_SERVER = re.compile(r"PENSTOCK_(TOKEN|URL|STORE|OIDC|SERVE)\w*")
 """Variables that are meant for the server or its clients, not for pipelines."""
 
 
 class Processes:
-    """The runner processes. Those that this server has started are collected when they end."""
+    """Processes of runs and operations. Those that this server has started are collected when they end."""
 
-    def __init__(self, command: Sequence[str] = RUNNER, hidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self, command: Sequence[str] = RUNNER, hidden: Sequence[str] = (), worker: Sequence[str] = WORKER
+    ) -> None:
         self._command = tuple(command)
+        self._worker = tuple(worker)
         self._hidden = frozenset(hidden)
         """Names of further variables that runners do not get."""
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -35,20 +39,34 @@ class Processes:
         try:
             folder.make()
             folder.write_order(order)
-            with folder.printed.open("ab") as printed:
-                child = subprocess.Popen(
-                    [*self._command, str(folder.path)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=printed,
-                    stderr=subprocess.STDOUT,
-                    env=environment(os.environ, self._hidden),
-                    cwd=folder.path,
-                    start_new_session=True,
-                    close_fds=True,
-                )
+            return self._begin(self._command, folder)
         except OSError as error:
             reason = error.strerror or str(error)
             raise PenstockError.of("RUN_NOT_STARTED", run=order.run, reason=reason) from error
+
+    def operate(self, folder: OperationFolder, order: OperationOrder) -> tuple[int, str]:
+        """Starts an operation as a run is started; its process."""
+        try:
+            folder.make()
+            folder.forget_status()
+            folder.write_order(order)
+            return self._begin(self._worker, folder)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise PenstockError.of("OPERATION_FAILED", reason=f"its process could not be started: {reason}") from error
+
+    def _begin(self, command: Sequence[str], folder: ReportFolder) -> tuple[int, str]:
+        with folder.printed.open("ab") as printed:
+            child = subprocess.Popen(
+                [*command, str(folder.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                env=environment(os.environ, self._hidden),
+                cwd=folder.path,
+                start_new_session=True,
+                close_fds=True,
+            )
         self._children[child.pid] = child
         return child.pid, birth(child.pid) or ""
 

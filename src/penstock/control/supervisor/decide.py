@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from penstock.control.supervisor.health import Health, span
-from penstock.control.supervisor.ports import Notice, Run, State, Wanted
+from penstock.control.supervisor.ports import Notice, Operation, Run, State, Wanted
 
 Kind = Literal["nothing", "start", "stop", "kill", "adopt", "wait", "give_up", "fail_over"]
 
@@ -49,6 +49,17 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Held:
+    """An operation that needs the state of a pipeline for itself."""
+
+    operation: Operation
+    state: State
+    """What the pipeline is in meanwhile."""
+    purpose: str
+    evidence: str
+
+
+@dataclass(frozen=True)
 class Case:
     """All that counts for one pipeline."""
 
@@ -67,6 +78,8 @@ class Case:
     configured: Collection[str] | None = None
     """All targets that the server knows; None if that does not count."""
     notices: Sequence[Notice] = ()
+    held: Held | None = None
+    """What needs its state, if anything does: then nothing else may have it."""
 
 
 def decide(case: Case, now: dt.datetime) -> Decision:
@@ -84,6 +97,8 @@ def _with_run(case: Case, run: Run, now: dt.datetime) -> Decision:
         return _killed(run, now)
     if run.stop_asked_at is not None:
         return _stopping(case, run, now)
+    if case.held is not None:
+        return Decision("stop", case.held.purpose, "STOPPING", {"operation": case.held.operation.id})
     if case.wanted.desired == "stopped":
         return Decision("stop", "it should not run", "STOPPING")
     if not case.wanted.suits(run.version):
@@ -135,6 +150,8 @@ def _killed(run: Run, now: dt.datetime) -> Decision:
 
 
 def _without_run(case: Case, now: dt.datetime) -> Decision:
+    if case.held is not None:
+        return Decision("wait", case.held.evidence, case.held.state)
     if case.wanted.desired == "stopped":
         return Decision("nothing", "it should not run", "STOPPED")
     last = case.past[-1] if case.past else None

@@ -56,13 +56,17 @@ class Trail:
     rows_since_watermark: int = field(default=0)
 
 
+STOPS = Health("STOPPING", "it finishes its batch and stops")
+
+
 def begin(now: dt.datetime) -> Trail:
     return Trail(now, now, now, now)
 
 
 def follow(trail: Trail, status: RunStatus | None, lines: Sequence[BatchLine], now: dt.datetime) -> Trail:
     """The trail with what was seen now."""
-    trail = replace(trail, batches=(*trail.batches, *lines)[-_BATCHES_KEPT:])
+    if lines:
+        trail = replace(trail, batches=(*trail.batches, *lines)[-_BATCHES_KEPT:])
     if status is None or status == trail.status:
         return trail
     before = trail.status
@@ -79,11 +83,11 @@ def follow(trail: Trail, status: RunStatus | None, lines: Sequence[BatchLine], n
     )
 
 
-def judge(trail: Trail, now: dt.datetime, *, stopping: bool = False) -> Health:
+def judge(trail: Trail, now: dt.datetime) -> Health:
     """How the run is; the most pressing thing first."""
     status = trail.status
-    if stopping or (status is not None and status.phase in ("stopping", *_ENDED_PHASES)):
-        return Health("STOPPING", "it finishes its batch and stops")
+    if status is not None and status.phase in ("stopping", *_ENDED_PHASES):
+        return STOPS
     for look in (_silence, _start, _standing, _degraded, _behind):
         found = look(trail, now)
         if found is not None:
@@ -227,6 +231,12 @@ def _ordinary(status: RunStatus, waiting: BacklogReport) -> float:
     return 0.0 if waiting.unit == "files" else status.rows_per_second * BEHIND.total_seconds()
 
 
+def _is_little(status: RunStatus, source: str) -> bool:
+    """Whether no more waits than comes in a second."""
+    waiting = status.backlog.get(source)
+    return waiting is not None and waiting.unit != "files" and waiting.amount <= status.rows_per_second
+
+
 def _full(status: RunStatus) -> str | None:
     if status.disk_free is None or status.disk_free >= LOW_DISK:
         return None
@@ -240,7 +250,8 @@ def _behind(trail: Trail, now: dt.datetime) -> Health | None:
         done, total, left = status.history.done, status.history.total, status.history.seconds_left
         rest = f", about {span(dt.timedelta(seconds=left))} left" if left is not None else ""
         return Health("CATCHING_UP", f"history is read: {done:,} of {total:,} rows{rest}", left)
-    left = max((seconds for seconds in status.caught_up_in.values() if seconds is not None), default=0.0)
+    times = ((name, seconds) for name, seconds in status.caught_up_in.items() if seconds is not None)
+    left = max((seconds for name, seconds in times if not _is_little(status, name)), default=0.0)
     if dt.timedelta(seconds=left) < max(BEHIND, dt.timedelta(milliseconds=3 * status.trigger_ms)):
         return None
     return Health(

@@ -24,6 +24,7 @@ from penstock.control.supervisor.endings import ended_how, settled
 from penstock.control.supervisor.health import Health
 from penstock.control.supervisor.notices.base import Listening
 from penstock.control.supervisor.observe import Observation, observe
+from penstock.control.supervisor.operating import AtWork, Operating, held
 from penstock.control.supervisor.ports import (
     BatchOf,
     Changes,
@@ -32,6 +33,7 @@ from penstock.control.supervisor.ports import (
     Failure,
     Folders,
     Lease,
+    Operation,
     Run,
     Snapshot,
     StateChange,
@@ -40,6 +42,7 @@ from penstock.control.supervisor.ports import (
     Wanted,
     after,
 )
+from penstock.control.supervisor.savepoints import SavepointWatch
 from penstock.control.supervisor.watched import Live, Watched, calm, lasted
 from penstock.errors import PenstockError
 from penstock.reports.folder import Cursor, RunFolder
@@ -50,6 +53,8 @@ RUNS_KEPT = 20
 """Folders of runs that have ended, of each pipeline."""
 NOTED_EVERY = dt.timedelta(seconds=10)
 """After how long it is noted anew up to where the batches of a run have been read."""
+_BREATH = 0.001
+"""Seconds between the looks at two pipelines, in which requests are answered."""
 _HOUR = dt.timedelta(hours=1)
 _QUIET_KINDS = ("nothing", "wait")
 _MOST_PENDING = 100_000
@@ -123,6 +128,9 @@ class Supervisor:
         self._pending = Changes()
         self._watched: dict[str, Watched] = {}
         self._live: dict[str, Live] = {}
+        self._breathe: Callable[[], None] = lambda: None
+        self._operating = Operating(folders, targets, self.processes, base, self._note_later)
+        self._savepoints = SavepointWatch(folders)
         self._over = threading.Event()
         self._asked = threading.Event()
 
@@ -130,6 +138,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Ticks until `end` is called. Runners are left alone: they go on, and are adopted by the next server."""
+        self._breathe = lambda: time.sleep(_BREATH)
         while not self._over.is_set():
             self._asked.clear()
             began = time.monotonic()
@@ -170,13 +179,14 @@ class Supervisor:
             return
         tick = Tick(now, self.known, acts)
         self._hear(tick)
-        runs = _by_pipeline(self.known.runs)
+        runs, operations = _by_pipeline(self.known.runs), _asked_of(self.known.operations)
         for wanted in self.known.pipelines:
             try:
-                self._see_to(tick, wanted, runs.get(wanted.name, []))
+                self._see_to(tick, wanted, runs.get(wanted.name, []), operations.get(wanted.name, []))
             except Exception as error:
                 # One pipeline that cannot be seen to must not keep the others from it.
                 self._note_trouble(tick, wanted, error)
+            self._breathe()
         self._save(tick)
         self._forget()
         # The tick may have taken long.
@@ -192,6 +202,7 @@ class Supervisor:
         """Another server decides now: what is not noted yet is no longer for this one to note."""
         self._pending, self._loaded = Changes(), False
         self._watched, self._live = {}, {}
+        self._savepoints.forget()
         self.last_tick = now
 
     def _load(self, now: dt.datetime, *, acts: bool) -> bool:
@@ -239,17 +250,23 @@ class Supervisor:
         del self._pending.batches[:-_MOST_PENDING]
         del self._pending.events[:-_MOST_PENDING]
 
+    def _note_later(self, changes: Changes) -> None:
+        """What became known after the tick was saved."""
+        self.known = after(self.known, changes)
+        self._keep(changes)
+
     def _note_cursors(self, cursors: Mapping[str, Cursor]) -> None:
-        """Now and then: batches that are read again after a crash are not noted twice."""
+        """Now and then, and not all in one tick: batches that are read again after a crash are not noted twice."""
         now, runs = self.steady(), {run.id: run for run in self.known.runs}
-        for run, cursor in cursors.items():
-            watched = self._watched.get(run)
-            if run not in runs or (watched and watched.noted_at and now - watched.noted_at < NOTED_EVERY):
-                continue
+        due = [
+            (watched, runs[run], cursor)
+            for run, cursor in cursors.items()
+            if run in runs and (watched := self._watched.get(run)) and now - watched.noted_at >= NOTED_EVERY
+        ]
+        for watched, run, cursor in sorted(due, key=lambda item: item[0].noted_at)[: len(cursors) // 5 + 1]:
             with suppress(OSError):
-                self._folder(runs[run]).note_cursor(cursor)
-            if watched:
-                watched.noted_at = now
+                self._folder(run).note_cursor(cursor)
+            watched.noted_at = now
 
     def _note_trouble(self, tick: Tick, wanted: Wanted, error: Exception) -> None:
         found = _trouble(error, tick.now, wanted.name)
@@ -278,7 +295,7 @@ class Supervisor:
 
     # --- one pipeline ----------------------------------------------------------------------------------------
 
-    def _see_to(self, tick: Tick, wanted: Wanted, runs: list[Run]) -> None:
+    def _see_to(self, tick: Tick, wanted: Wanted, runs: list[Run], asked: Sequence[Operation]) -> None:
         run = next((item for item in reversed(runs) if item.open), None)
         past = [item for item in runs if not item.open]
         judged: Health | None = None
@@ -297,23 +314,32 @@ class Supervisor:
                 adopted, status = watched.adopted, watched.status
                 watched.adopted = True
                 self._follow_moves(tick, wanted.name, judged, 0 if status is None else status.batches)
+        at_work = self._operating.see_to(tick, wanted, run, asked) if tick.acting else [AtWork(item) for item in asked]
+        self._savepoints.look(tick.changes, wanted.name)
+        if wanted.name in tick.changes.steered:
+            # Something else is wanted of it from now on; the next tick sees to that.
+            return
         target = run.target if run is not None else wanted.target
         order = (target, *self.targets().get(target, Target()).failover)
         notices = tuple(self.known.notices)
-        case = Case(wanted, run, judged, silent, adopted, past, order, self.targets().keys(), notices)
+        case = Case(
+            wanted, run, judged, silent, adopted, past, order, self.targets().keys(), notices, held(at_work, run)
+        )
         decision = decide(case, tick.now) if tick.acting else _only_seen(wanted, judged)
         run = self._carry_out(tick, wanted, run, past, decision)
         if tick.acting:
             self._note_state(tick, wanted, run, past, decision)
         shown = judged if judged is not None and decision.state == judged.state else None
-        self._live[wanted.name] = Live(wanted.name, shown or Health(decision.state, decision.reason), run, status)
+        told = shown or Health(decision.state, decision.reason)
+        self._live[wanted.name] = Live(wanted.name, told, run, status, at_work)
 
     def _look(self, tick: Tick, run: Run) -> Observation:
         watched = self._watched.get(run.id)
         folder = self._folder(run)
         seen = observe(run, folder, folder.cursor if watched is None else watched.cursor)
+        size = None if seen.status is None else seen.status.checkpoint_bytes
         for line in seen.batches:
-            tick.changes.batches.append(BatchOf(run.pipeline, run.id, line))
+            tick.changes.batches.append(BatchOf(run.pipeline, run.id, line, size))
         if seen.batches:
             tick.cursors[run.id] = seen.cursor
         return seen
@@ -327,6 +353,7 @@ class Supervisor:
             self._watched[run.id] = watched
         watched.trail = health.follow(watched.trail, seen.status, seen.batches, now)
         watched.cursor, watched.status = seen.cursor, seen.status
+        watched.found = health.judge(watched.trail, now)
         known = replace(run, pid=seen.pid, process_started=seen.process_started)
         if seen.status is not None:
             known = replace(known, epoch=seen.status.epoch or None, restarts_per_hour=seen.status.restarts_per_hour)
@@ -436,8 +463,7 @@ class Supervisor:
             event = Event(now, "run_ended", problem.message, run.pipeline, run.id)
             changes = Changes(runs={run.id: ended}, events=[event])
         # The process tells its number itself; this only spares a look when it has no time to.
-        self.known = after(self.known, changes)
-        self._keep(changes)
+        self._note_later(changes)
         with suppress(OSError):
             open_runs = frozenset(item.id for item in self.known.runs if item.open)
             remove_old_runs(self._folder(run).path.parent, RUNS_KEPT, open_runs)
@@ -486,6 +512,14 @@ def _by_pipeline(runs: Sequence[Run]) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda item: item.started_at):
         found.setdefault(run.pipeline, []).append(run)
+    return found
+
+
+def _asked_of(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
+    """The operations of each pipeline, in the order in which they were asked for."""
+    found: dict[str, list[Operation]] = {}
+    for operation in operations:
+        found.setdefault(operation.pipeline, []).append(operation)
     return found
 
 

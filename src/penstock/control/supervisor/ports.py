@@ -12,8 +12,9 @@ from penstock.reports.values import BatchLine
 
 Desired = Literal["running", "stopped"]
 State = Literal[
-    "STARTING", "RUNNING", "IDLE", "CATCHING_UP", "STALLED", "DEGRADED", "STOPPING", "STOPPED", "BACKING_OFF", "FAILED"
-]
+    "STARTING", "RUNNING", "IDLE", "CATCHING_UP", "STALLED", "DEGRADED", "STOPPING", "STOPPED", "BACKING_OFF", "FAILED",
+    "SAVING", "RESTORING", "RESCALING", "UPGRADING",
+]  # fmt: skip
 RunOutcome = Literal["stopped", "done", "failed", "fenced", "died", "lost"]
 """How a run ended: what it said itself, or `died` without a word, or `lost` before it came to life."""
 
@@ -79,6 +80,70 @@ class Run:
         return self.ended_at is None
 
 
+OperationKind = Literal["savepoint", "verify", "restore", "fork", "rescale", "upgrade"]
+OperationOutcome = Literal["done", "failed"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Work on the state of a pipeline, or on a savepoint of it, that somebody has asked for."""
+
+    id: str
+    pipeline: str
+    kind: OperationKind
+    asked_at: dt.datetime
+    asked_by: str
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """What exactly, in the words of the process that does it."""
+    back_to: int | None = None
+    """The version that the pipeline goes back to if it fails."""
+    attempts: int = 0
+    begun_at: dt.datetime | None = None
+    """When its newest attempt began."""
+    run: str | None = None
+    """The run that was asked to do it."""
+    pid: int | None = None
+    process_started: str | None = None
+    cancelled_by: str | None = None
+    """Who no longer wants it."""
+    ended_at: dt.datetime | None = None
+    outcome: OperationOutcome | None = None
+    reason: str | None = None
+    """Why it failed, in one sentence."""
+    owner: str | None = None
+    code: str | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def open(self) -> bool:
+        return self.ended_at is None
+
+
+@dataclass(frozen=True)
+class FoundSavepoint:
+    """A savepoint as it lies in the state folder of a pipeline; without a batch if it cannot be read."""
+
+    name: str
+    at: dt.datetime
+    batch: int | None = None
+    bytes: int | None = None
+    state_bytes: int | None = None
+    watermark: int | None = None
+    partitions: int | None = None
+    note: str = ""
+    automatic: bool = False
+    document: Mapping[str, Any] = field(default_factory=dict)
+    """The pipeline as it was declared."""
+
+
+@dataclass(frozen=True)
+class Steered:
+    """A pipeline that the supervisor itself lets be otherwise, as an operation has failed."""
+
+    version: int | None = None
+    desired: Desired | None = None
+
+
 @dataclass(frozen=True)
 class Notice:
     """Somebody said that a target will be taken away. It holds until it is withdrawn."""
@@ -129,14 +194,16 @@ class BatchOf:
     pipeline: str
     run: str
     line: BatchLine
+    checkpoint_bytes: int | None = None
+    """The size of the checkpoint as it was last measured."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What a run failed of; `problem` is `penstock.errors.Problem.as_dict`."""
+    """What a run or an operation failed of; `problem` is `penstock.errors.Problem.as_dict`."""
 
     pipeline: str
-    run: str
+    run: str | None
     at: dt.datetime
     problem: Mapping[str, Any]
 
@@ -154,12 +221,15 @@ class Snapshot:
     """Those that have not been withdrawn."""
     failovers: Sequence[Failover] = ()
     """Those that have not come to their end."""
+    operations: Sequence[Operation] = ()
+    """Those that have not ended, in the order in which they were asked for."""
 
 
 @dataclass
 class Changes:
-    """What a tick has to note. Runs are known by their id, failovers by pipeline and `noticed_at`, notices by target
-    and `at`, batches by run and number: what is there already is replaced, so saving twice does no harm."""
+    """What a tick has to note. Runs and operations are known by their id, failovers by pipeline and `noticed_at`,
+    notices by target and `at`, batches by run and number: what is there already is replaced, so saving twice does no
+    harm. The savepoints of a pipeline are all that it has."""
 
     runs: dict[str, Run] = field(default_factory=dict)
     states: dict[str, StateChange] = field(default_factory=dict)
@@ -168,14 +238,17 @@ class Changes:
     events: list[Event] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     failovers: list[Failover] = field(default_factory=list)
+    operations: dict[str, Operation] = field(default_factory=dict)
+    savepoints: dict[str, tuple[FoundSavepoint, ...]] = field(default_factory=dict)
+    steered: dict[str, Steered] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
     def join(self, later: Changes) -> None:
         """Takes up what came later, for a store that could not be reached in between."""
-        self.runs |= later.runs
-        self.states |= later.states
+        for name in ("runs", "states", "operations", "savepoints", "steered"):
+            getattr(self, name).update(getattr(later, name))
         for name in ("batches", "failures", "events", "notices", "failovers"):
             getattr(self, name).extend(getattr(later, name))
 
@@ -195,6 +268,8 @@ class Folders(Protocol):
     """Where the files of pipelines lie."""
 
     def run(self, name: str, run: str) -> Path: ...
+
+    def operation(self, name: str, operation: str) -> Path: ...
 
     def state(self, name: str) -> Path: ...
 
@@ -231,11 +306,14 @@ def after(snapshot: Snapshot, changes: Changes) -> Snapshot:
     runs = {**{run.id: run for run in snapshot.runs}, **changes.runs}
     failovers = {(item.pipeline, item.noticed_at): item for item in (*snapshot.failovers, *changes.failovers)}
     notices = {(item.target, item.at): item for item in (*snapshot.notices, *changes.notices)}
+    operations = {**{item.id: item for item in snapshot.operations}, **changes.operations}
+    pipelines = (_in_state(pipeline, changes.states.get(pipeline.name)) for pipeline in snapshot.pipelines)
     return Snapshot(
-        tuple(_in_state(pipeline, changes.states.get(pipeline.name)) for pipeline in snapshot.pipelines),
+        tuple(_steered(pipeline, changes.steered.get(pipeline.name)) for pipeline in pipelines),
         tuple(runs.values()),
         tuple(item for item in notices.values() if item.withdrawn_at is None),
         tuple(item for item in failovers.values() if item.caught_up_at is None),
+        tuple(item for item in operations.values() if item.open),
     )
 
 
@@ -249,3 +327,13 @@ def _in_state(pipeline: Wanted, change: StateChange | None) -> Wanted:
         observed_generation=change.observed_generation,
         target=change.target,
     )
+
+
+def _steered(pipeline: Wanted, steered: Steered | None) -> Wanted:
+    if steered is None:
+        return pipeline
+    version = pipeline.version if steered.version is None else steered.version
+    # The file of another version is known once the store has been read anew.
+    file = pipeline.file if version == pipeline.version else ""
+    desired = steered.desired or pipeline.desired
+    return replace(pipeline, generation=pipeline.generation + 1, version=version, file=file, desired=desired)

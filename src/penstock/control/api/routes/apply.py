@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from penstock.control.api.answers import Answer
 from penstock.control.api.asked import ApplyRequest, PlanRequest, ValidateRequest
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf
@@ -11,7 +13,7 @@ from penstock.control.api.problems import ProblemItem
 from penstock.control.api.routes.pipelines import may_use_target
 from penstock.control.api.services import Services
 from penstock.control.auth.roles import Grant, Role
-from penstock.control.desired import Action, Plan, Wish, carry_out, look, plan
+from penstock.control.desired import Action, Plan, Wish, carry_out, look, plan, refuse_losses
 from penstock.control.submitted import Checked, Submitted, check_all
 from penstock.errors import PenstockError
 
@@ -23,6 +25,8 @@ class ChangeAnswer(Answer):
     before: Any
     after: Any
     cost: str
+    reason: str = Field(description="Why it costs that.")
+    node: str | None = Field(description="The source or step whose state begins anew or is given up.")
 
 
 class StepAnswer(Answer):
@@ -33,6 +37,9 @@ class StepAnswer(Answer):
     reason: str
     cost: str
     changes: list[ChangeAnswer]
+    flow: list[str] = Field(description="How rows flow, with + and - before lines that come and go; empty if it stays.")
+    stages: list[str] = Field(description="What it consists of, in order: stop, savepoint, rescale, graft, start.")
+    loses: list[str] = Field(description="Whose state is given up; `apply` needs them in `lose`.")
     warnings: list[ProblemItem]
 
 
@@ -62,9 +69,9 @@ def plan_files(services: ServicesOf, grant: Caller, asked: PlanRequest) -> PlanA
     """What `apply` would do with the same request."""
     checked = _checked(services, grant, asked)
     with services.store.reading() as connection:
-        found = plan(look(connection), checked, _wish(services, grant, asked), grant)
+        found = plan(look(connection), checked, _wish(services, grant, asked), grant, services.state_facts)
     _may_place(services, grant, found)
-    return _shown(found)
+    return shown(found)
 
 
 @router.guarded(Role.AUTHOR, "POST", "/apply")
@@ -73,15 +80,16 @@ def apply_files(services: ServicesOf, grant: Caller, asked: ApplyRequest) -> Pla
     checked = _checked(services, grant, asked)
     wish, now = _wish(services, grant, asked), services.now()
     with services.store.writing() as connection:
-        found = plan(look(connection), checked, wish, grant)
+        found = plan(look(connection), checked, wish, grant, services.state_facts)
         _may_place(services, grant, found)
         if asked.plan is not None and asked.plan != found.checksum:
             reason = "what would be done now is not what was planned"
             raise PenstockError.of("REFUSED", reason=reason, advice="Look at the plan again.")
+        refuse_losses(found, wish.lose)
         changed = carry_out(connection, found, grant, now)
     if changed:
         services.wake()
-    return _shown(found)
+    return shown(found)
 
 
 def _checked(services: Services, grant: Grant, asked: ValidateRequest) -> list[Checked]:
@@ -91,7 +99,7 @@ def _checked(services: Services, grant: Grant, asked: ValidateRequest) -> list[C
 
 def _wish(services: Services, grant: Grant, asked: PlanRequest) -> Wish:
     may_use_target(services, grant, asked.target)
-    return Wish(asked.absent, asked.selector, asked.start, asked.target)
+    return Wish(asked.absent, asked.selector, asked.start, asked.target, tuple(asked.lose))
 
 
 def _may_place(services: Services, grant: Grant, found: Plan) -> None:
@@ -100,7 +108,7 @@ def _may_place(services: Services, grant: Grant, found: Plan) -> None:
         may_use_target(services, grant, services.config.default_target)
 
 
-def _shown(found: Plan) -> PlanAnswer:
+def shown(found: Plan) -> PlanAnswer:
     steps = [
         StepAnswer(
             action=step.action,
@@ -108,9 +116,19 @@ def _shown(found: Plan) -> PlanAnswer:
             reason=step.reason,
             cost=str(step.cost),
             changes=[
-                ChangeAnswer(path=each.path, before=each.before, after=each.after, cost=str(each.cost))
+                ChangeAnswer(
+                    path=each.path,
+                    before=each.before,
+                    after=each.after,
+                    cost=str(each.cost),
+                    reason=each.reason,
+                    node=each.node,
+                )
                 for each in step.differences
             ],
+            flow=list(step.flow),
+            stages=[str(stage) for stage in step.stages],
+            loses=list(step.loses),
             warnings=[ProblemItem(**problem.as_dict()) for problem in (step.file.warnings if step.file else ())],
         )
         for step in found.steps

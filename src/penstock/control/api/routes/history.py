@@ -1,16 +1,16 @@
-"""What happened: runs, batches, exceptions, savepoints, moves between targets."""
+"""What happened: runs, batches, exceptions, moves between targets."""
 
 from __future__ import annotations
 
 from penstock.control.api.answers import (
     AfterNumber,
     BatchAnswer,
+    BatchNumber,
     ExceptionAnswer,
     FailoverAnswer,
     Limit,
     Listed,
     RunAnswer,
-    SavepointAnswer,
     listed,
 )
 from penstock.control.api.asked import Moment, moment
@@ -61,6 +61,7 @@ def list_batches(
     run: str | None = None,
     since: Moment = None,
     until: Moment = None,
+    up_to: BatchNumber = None,
     limit: Limit = 100,
     after: AfterNumber = None,
 ) -> Listed[BatchAnswer]:
@@ -68,7 +69,7 @@ def list_batches(
     with services.store.reading() as connection:
         visible(connection, grant, name)
         page = history.batches_of(
-            connection, name, run=run, since=moment(since), until=moment(until), limit=limit, after=after
+            connection, name, run=run, since=moment(since), until=moment(until), up_to=up_to, limit=limit, after=after
         )
     return listed(page, BatchAnswer.model_validate)
 
@@ -97,17 +98,6 @@ def list_exceptions_of(
         visible(connection, grant, name)
         page = history.exceptions_of(connection, pipeline=name, run=run, limit=limit, after=after)
     return listed(page, ExceptionAnswer.model_validate)
-
-
-@router.guarded(Role.VIEWER, "GET", "/pipelines/{name}/savepoints")
-def list_savepoints(
-    services: ServicesOf, grant: Caller, name: str, limit: Limit = 100, after: AfterNumber = None
-) -> Listed[SavepointAnswer]:
-    """Savepoints of one pipeline, the newest first."""
-    with services.store.reading() as connection:
-        visible(connection, grant, name)
-        page = history.savepoints_of(connection, name, limit=limit, after=after)
-    return listed(page, SavepointAnswer.model_validate)
 
 
 @router.guarded(Role.VIEWER, "GET", "/failovers")

@@ -23,7 +23,7 @@ from penstock.control.api.answers import (
     listed,
     status_answer,
 )
-from penstock.control.api.asked import Moment, moment
+from penstock.control.api.asked import Moment, Names, moment
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, visible
 from penstock.control.api.services import Services
 from penstock.control.api.streams import STREAM, News, streamed
@@ -40,7 +40,6 @@ Level = Literal["debug", "info", "warning", "error"]
 _OVERLAP = 50
 """Events are looked for again among so many numbers: one that is begun earlier may be kept later."""
 _MOST_LINES = 10_000
-Names = Annotated[list[str] | None, Query(max_length=50, description="Pipelines; may be repeated.")]
 After = Annotated[
     list[Annotated[str, StringConstraints(pattern=r"^r[0-9a-f]{12}:[0-9a-f]{1,8}\.[0-9]{1,15}$")]] | None,
     Query(max_length=1000, description="RUN:POSITION of the last line that was seen of a pipeline; may be repeated."),
@@ -67,6 +66,7 @@ class LogAnswer(Answer):
     code: str | None
     more: str | None
     executor: ExecutorAnswer | None = Field(description="Where it was written, if not in the process of the run.")
+    batch: int | None = Field(description="The batch that was at work then.")
     position: str = Field(description="With the run, what a stream takes to go on after this line.")
 
 
@@ -297,6 +297,7 @@ def _shown(pipeline: str, run: str, line: LogLine, place: LogCursor) -> LogAnswe
         code=line.code,
         more=None if line.more is None else hide(line.more),
         executor=None if executor is None else ExecutorAnswer(id=executor.id, host=executor.host),
+        batch=line.batch,
         position=str(place),
     )
 

@@ -7,8 +7,10 @@ import hmac
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from penstock.control.api.answers import Answer
 from penstock.control.api.asked import LoginRequest
 from penstock.control.api.guard import COOKIE, Caller, GuardedRouter, ServicesOf, logged_in, refuse_if_too_often
 from penstock.control.api.problems import RESPONSES
@@ -25,6 +27,16 @@ _SESSION = dt.timedelta(hours=8)
 
 router = APIRouter(prefix="/api/v1", tags=["login"], responses=RESPONSES)
 guarded = GuardedRouter(prefix="/api/v1", tags=["login"])
+
+
+class LoginWays(Answer):
+    oidc: bool = Field(description="Whether `login/oidc` leads to an issuer; a token opens always.")
+
+
+@router.get("/login")
+def ways(services: ServicesOf) -> LoginWays:
+    """How people log in here."""
+    return LoginWays(oidc=services.oidc is not None)
 
 
 @router.post("/login")

@@ -21,7 +21,7 @@ from penstock.control.api.answers import (
     listed,
     status_answer,
 )
-from penstock.control.api.asked import LabelQuery, StartRequest, labels_in
+from penstock.control.api.asked import LabelQuery, StartRequest, StopRequest, labels_in
 from penstock.control.api.guard import (
     Caller,
     GuardedRouter,
@@ -31,6 +31,7 @@ from penstock.control.api.guard import (
     visible,
 )
 from penstock.control.api.services import Services
+from penstock.control.api.work import ask_for_savepoint, to_version
 from penstock.control.auth.roles import Grant, Role
 from penstock.control.desired import note
 from penstock.control.store import history, pipelines, runs
@@ -140,12 +141,14 @@ def start_pipeline(
     now = services.now()
     with services.store.writing() as connection:
         found = visible(connection, grant, name)
-        if asked.version is not None:
-            pipelines.version(connection, name, asked.version)
+        revision = expected_revision(found, if_match)
+        if asked.version not in (None, found.version):
+            assert asked.version is not None
+            to_version(services, connection, grant, found, asked.version, asked.lose)
         changed = pipelines.steer(
             connection,
             name,
-            revision=expected_revision(found, if_match),
+            revision=revision,
             now=now,
             desired="running",
             target=asked.target,
@@ -158,16 +161,24 @@ def start_pipeline(
 
 @router.guarded(Role.OPERATOR, "POST", "/{name}/stop")
 def stop_pipeline(
-    services: ServicesOf, grant: Caller, name: str, response: Response, if_match: IfMatch = None
+    services: ServicesOf,
+    grant: Caller,
+    name: str,
+    response: Response,
+    asked: StopRequest | None = None,
+    if_match: IfMatch = None,
 ) -> PipelineAnswer:
-    """Lets it finish its batch and stop."""
-    now = services.now()
+    """Lets it finish its batch and stop; with a savepoint of what it is then, if that is asked for."""
+    asked, now = asked or StopRequest(), services.now()
     with services.store.writing() as connection:
         found = visible(connection, grant, name)
         revision = expected_revision(found, if_match)
+        if asked.savepoint:
+            ask_for_savepoint(services, connection, grant, name, asked.name, asked.note)
         if found.desired == "running":
             found = pipelines.steer(connection, name, revision=revision, now=now, desired="stopped")
-            note(connection, grant, now, "pipeline.stop", name, {})
+        if asked.savepoint or found.revision != revision:
+            note(connection, grant, now, "pipeline.stop", name, {"savepoint": asked.savepoint})
     services.wake()
     return answered(services, found, response)
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import Field
 
 from penstock.control.api.answers import Answer, Limit
 from penstock.control.api.asked import Asked, Word
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, visible
-from penstock.control.api.services import Services
-from penstock.control.asking import NoAnswer, ask
-from penstock.control.auth.roles import Grant, Role
+from penstock.control.api.state import asked_of_state
+from penstock.control.auth.roles import Role
 from penstock.control.desired import note
-from penstock.control.store import pipelines
-from penstock.errors import CODES, PenstockError, Problem
+from penstock.errors import PenstockError
 
-_PATIENCE = 60.0
-_ASKED = "penstock.runner.asked"
-"""It knows the state of pipelines, which is no business of the server."""
 router = GuardedRouter(prefix="/api/v1/pipelines", tags=["rows"])
 Verdict = Literal["sealed", "open", "unbalanced"]
 Counts = dict[str, int]
@@ -109,25 +103,25 @@ class ReplayAnswer(Answer):
 @router.guarded(Role.VIEWER, "GET", "/{name}/ledger")
 def get_ledger(services: ServicesOf, grant: Caller, name: str, last: Limit = 20) -> LedgerAnswer:
     """What became of the rows of its newest batches and of all, and whether it adds up."""
-    return LedgerAnswer.model_validate(_asked(services, grant, name, "ledger", last=last))
+    return LedgerAnswer.model_validate(asked_of_state(services, grant, name, "ledger", last=last))
 
 
 @router.guarded(Role.VIEWER, "GET", "/{name}/ledger/windows")
 def get_windows(services: ServicesOf, grant: Caller, name: str, last: Limit = 20) -> WindowsAnswer:
     """The same by windows of event time, for pipelines with `ledger.window`."""
-    return WindowsAnswer.model_validate({"items": _asked(services, grant, name, "windows", last=last)})
+    return WindowsAnswer.model_validate({"items": asked_of_state(services, grant, name, "windows", last=last)})
 
 
 @router.guarded(Role.OPERATOR, "GET", "/{name}/dead")
 def get_dead(services: ServicesOf, grant: Caller, name: str, limit: Limit = 100) -> DeadLetters:
     """Its newest dead letters. They hold what was read, so they are not for everybody."""
-    return DeadLetters.model_validate(_asked(services, grant, name, "dead", last=limit))
+    return DeadLetters.model_validate(asked_of_state(services, grant, name, "dead", last=limit))
 
 
 @router.guarded(Role.OPERATOR, "GET", "/{name}/late")
 def get_late(services: ServicesOf, grant: Caller, name: str, limit: Limit = 100) -> LateRows:
     """Its newest late rows that were set aside."""
-    return LateRows.model_validate(_asked(services, grant, name, "late", last=limit))
+    return LateRows.model_validate(asked_of_state(services, grant, name, "late", last=limit))
 
 
 @router.guarded(Role.OPERATOR, "POST", "/{name}/replay")
@@ -137,37 +131,8 @@ def replay_rows(services: ServicesOf, grant: Caller, name: str, asked: ReplayReq
         with services.store.reading() as connection:
             visible(connection, grant, name)
         raise PenstockError.of("REQUEST_INVALID", reason="say `what` is to be fed again: dead or late")
-    found = _asked(services, grant, name, f"replay_{asked.what}", node=asked.node, dry_run=asked.dry_run)
+    found = asked_of_state(services, grant, name, f"replay_{asked.what}", node=asked.node, dry_run=asked.dry_run)
     if not asked.dry_run:
         with services.store.writing() as connection:
             note(connection, grant, services.now(), "pipeline.replay", name, {**asked.model_dump(), "done": found})
     return ReplayAnswer.model_validate(found)
-
-
-def _asked(services: Services, grant: Grant, name: str, verb: str, **more: Any) -> Any:
-    """What a process says that knows the state of pipelines; raises what it raises."""
-    with services.store.reading() as connection:
-        known = visible(connection, grant, name)
-        document = pipelines.version(connection, name, known.version).document
-    state = services.folder.state(name)
-    if not state.is_dir():
-        raise PenstockError.of("STATE_MISSING", name=name, path=_shown(services, str(state)))
-    question = {"verb": verb, "name": name, "document": document, "state": str(state), **more}
-    try:
-        found = ask(_ASKED, [], services.folder.path, _PATIENCE, json.dumps(question, default=str))
-    except NoAnswer as reason:
-        raise PenstockError.of("LEDGER_NOT_READ", name=name, reason=reason) from None
-    if "answer" not in found:
-        raise PenstockError(_told(services, item) for item in found.get("problems", ()))
-    return found["answer"]
-
-
-def _told(services: Services, item: dict[str, Any]) -> Problem:
-    code = item["code"] if item.get("code") in CODES else "INTERNAL"
-    params = {key: _shown(services, str(value)) for key, value in cast(dict[str, Any], item.get("params", {})).items()}
-    return Problem(code, params)
-
-
-def _shown(services: Services, text: str) -> str:
-    """Where the server keeps its files is nobody's business who asks."""
-    return text.replace(f"{services.folder.path}/", "")
