@@ -1,6 +1,6 @@
 # Every target works from a fresh checkout: those that need the environment set it up first.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long kills check bench format lock docs clean
+.PHONY: help setup demo test test-long kills check check-console bench format lock docs clean
 
 BIN := .venv/bin
 # Spark starts its Python workers with this one, not with whatever `python3` happens to be on the PATH.
@@ -25,6 +25,7 @@ test: setup ## Run the tests; ARGS="tests/spec -k duration" picks some
 	$(BIN)/python -m pytest $(if $(ARGS),,-n 2 --dist worksteal) $(ARGS)
 
 test-long: setup ## Run the tests that take minutes
+	$(if $(ARGS),,PENSTOCK_CASES=20 $(BIN)/python -m pytest tests/kernels --timeout 3600)
 	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)
 
 # The file is made anew, so that it tells of one run of these tests over the code as it is.
@@ -34,12 +35,17 @@ kills: setup ## Kill pipelines for an hour or so, and write what they survived i
 		-m "" --timeout 3600 -k "not each_sink_alone" $(ARGS)
 	$(BIN)/python -m penstock.docs
 
-check: setup ## Check format, lint, types, layers and generated docs
+check: setup check-console ## Check format, lint, types, layers and generated docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m penstock.docs --check
+
+# Without Node there is no console to check, but where the checks count there must be.
+check-console: setup
+	@if [ -d console/node_modules ]; then npm --prefix console run --silent check; \
+	else echo "the console was not checked: it was not built, as setup says above; it takes Node 20.19 or newer" >&2; test -z "$$CI"; fi
 
 bench: setup ## Run the benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -56,7 +62,7 @@ docs: setup ## Write the generated reference anew
 	$(BIN)/python -m penstock.docs
 
 clean: ## Remove caches, builds and the demo's state; .venv stays
-	rm -rf .penstock examples/.penstock examples/out out artifacts dist build
+	rm -rf .penstock examples/.penstock examples/out out artifacts dist build src/penstock/control/console_dist
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log
 	find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

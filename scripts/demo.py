@@ -143,10 +143,12 @@ class Demo:
         self.client.post("/apply", {"files": collected([EXAMPLES / f"{name}.yaml" for name in PIPELINES])})
         results = self.data / "files" / "out" / "demo.db"
         out.print(Text.assemble("Penstock serves ", (self.url, "bold green"), " with three live pipelines."))
-        out.print("Look at them from another terminal:\n")
+        token = self.data / "admin.token"
+        out.print(Text.assemble("Open it in a browser; the token to log in with is in ", (str(token), "bold"), "."))
+        out.print("Or look at them from another terminal:\n")
         for line in (
             f"export PATH={Path(sys.executable).parent}:$PATH",
-            f"export PENSTOCK_URL={self.url} PENSTOCK_TOKEN=$(cat {self.data / 'admin.token'})",
+            f"export PENSTOCK_URL={self.url} PENSTOCK_TOKEN=$(cat {token})",
             "penstock get",
             "penstock describe demo",
             "penstock logs -f",

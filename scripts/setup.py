@@ -1,4 +1,5 @@
-"""Makes a checkout ready: Python, Java and Node are there, `.venv` holds what requirements.lock names.
+"""Makes a checkout ready: Python, Java and Node are there, `.venv` holds what requirements.lock names, the console is
+built.
 
 Only the standard library, and only syntax of Python 3.8: it has to run where the right Python is yet to be found.
 A stamp in `.venv` remembers what was done, so that the second time takes no time.
@@ -23,11 +24,15 @@ VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "penstock-setup.json"
 WARM = ROOT / "src" / "penstock" / "engine" / "warm.py"
 JARS = ROOT / "src" / "penstock" / "engine" / "jars.lock"
+CONSOLE = ROOT / "console"
+BUILT = ROOT / "src" / "penstock" / "control" / "console_dist" / "index.html"
 UV = "uv==0.13.7"
 
 PYTHON_NEEDED = (3, 11)
 JAVA_NEEDED = 17
-NODE_NEEDED = 20
+NODE_NEEDED = (20, 19)
+AGAIN_SECONDS = 600
+"""After so long it is worth trying again to build what could not be built."""
 
 Version = Tuple[int, ...]
 
@@ -133,10 +138,6 @@ def node_version() -> Version:
     return version_in(output_of("node", "--version"))
 
 
-def node_is_needed() -> bool:
-    return (ROOT / "console" / "package.json").is_file()
-
-
 # --- installing with the system's package manager ------------------------------------------------------------
 def package_manager() -> str | None:
     return next((name for name in PACKAGES if shutil.which(name)), None)
@@ -213,21 +214,18 @@ def require_tools() -> str:
         with Stage("Python's venv"):
             install("venv")
     require("Java", "java", (JAVA_NEEDED,), java_version)
-    if node_is_needed():
-        require("Node", "node", (NODE_NEEDED,), node_version)
-    else:
-        look_for_node()
+    look_for_node()
     return python
 
 
 def look_for_node() -> None:
-    """Node builds the console; while there is none to build, a missing Node is installed or noted, not fatal."""
+    """Node builds the console; one that is missing is installed or noted, as all else works without it."""
     with Stage("Node") as stage:
         try:
-            if node_version() < (NODE_NEEDED,):
+            if node_version() < NODE_NEEDED:
                 install("node")
         except SetupFailed as error:
-            print(f"(not needed yet) {' '.join(str(error).split())[:200]}")
+            print(f"(only the console needs it) {' '.join(str(error).split())[:200]}")
         stage.result = dotted(node_version()) or "none"
 
 
@@ -239,7 +237,7 @@ def digest(*parts: object) -> str:
 
 
 def environment_key() -> str:
-    return digest(str(ROOT), UV, ROOT / "requirements.lock", ROOT / "pyproject.toml", node_is_needed())
+    return digest(str(ROOT), UV, ROOT / "requirements.lock", ROOT / "pyproject.toml")
 
 
 def archive_key() -> str:
@@ -337,6 +335,47 @@ def make_archive() -> None:
             remember(archive=archive_key())
 
 
+def console_key() -> str:
+    found = [*CONSOLE.iterdir(), *(CONSOLE / "src").rglob("*"), *(CONSOLE / "public").rglob("*")]
+    return digest(*sorted(path for path in found if path.is_file()))
+
+
+def console_is_due(key: str) -> bool:
+    """Whether it is to be built: it has changed, and did not fail to build a moment ago."""
+    stamp = read_stamp()
+    if stamp.get("console") == key and BUILT.is_file():
+        return False
+    failed, _, at = stamp.get("console_failed", "").partition(" ")
+    return failed != key or time.time() - float(at or 0) > AGAIN_SECONDS
+
+
+def build_console() -> None:
+    """The pages that `penstock serve` shows; without them it serves a page that says how to get them."""
+    key = console_key()
+    if not console_is_due(key):
+        return
+    with Stage("Console") as stage:
+        try:
+            if node_version() < NODE_NEEDED:
+                raise SetupFailed(f"it takes Node {dotted(NODE_NEEDED)} or newer")
+            install_console_packages()
+            run("npm", "--prefix", str(CONSOLE), "run", "build")
+        except (SetupFailed, OSError) as error:
+            reason = str(error).strip().splitlines()[-1].strip()
+            stage.result = f"not built ({reason})"
+            remember(console_failed=f"{key} {int(time.time())}")
+        else:
+            remember(console=key)
+
+
+def install_console_packages() -> None:
+    locked = digest(CONSOLE / "package-lock.json")
+    if read_stamp().get("console_packages") == locked and (CONSOLE / "node_modules").is_dir():
+        return
+    run("npm", "--prefix", str(CONSOLE), "ci", "--no-audit", "--no-fund", "--fetch-retries=1")
+    remember(console_packages=locked)
+
+
 def main() -> int:
     started = time.monotonic()
     if read_stamp().get("environment") != environment_key() or not VENV_PYTHON.exists():
@@ -347,10 +386,12 @@ def main() -> int:
         remember(root=str(ROOT), environment=environment_key())
         fetch_jars()
         make_archive()
+        build_console()
         print(f"Ready after {time.monotonic() - started:.1f} s")
     else:
         fetch_jars()
         make_archive()
+        build_console()
     return 0
 
 
