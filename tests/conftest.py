@@ -78,7 +78,10 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def spark() -> SparkSession:
-    """The session that the test kit uses too, so that a process has one JVM."""
+    """The session that the test kit uses too, so that a process has one JVM.
+
+    Asked for by each test: where a session has ended, one test fails and the next has a new one.
+    """
     return shared_session()

@@ -183,19 +183,31 @@ def test_waiting_ends_when_what_was_asked_has_been_seen_to() -> None:
 
 
 def test_a_plan_counts_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
-    step = {"name": "a", "reason": "it is new", "cost": "nothing", "changes": [], "warnings": []}
-    changed = {"path": "x", "before": None, "after": "y" * 100, "cost": "restart"}
+    step = {"name": "a", "reason": "it is new", "cost": "nothing", "changes": [], "warnings": [], "flow": [],
+            "stages": [], "loses": []}  # fmt: skip
+    changed = {"path": "x", "before": 1, "after": "y" * 100, "cost": "loses state", "reason": "why", "node": "x"}
+    stages = ["stop", "savepoint", "graft", "start"]
+    more = {"cost": "loses state", "changes": [changed], "stages": stages, "loses": ["x"], "flow": ["+ a → x"]}
     plan = {
         "steps": [
             {**step, "action": "create"},
-            {**step, "name": "bb", "action": "upgrade", "cost": "loses state", "changes": [changed]},
+            {**step, "name": "bb", "action": "upgrade", **more},
+            {**step, "name": "c", "action": "delete", "cost": "loses state"},
             {**step, "action": "unchanged"},
         ]
     }
     print_plan(plan)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["+ create    a   it is new", "~ upgrade   bb  it is new, costs: loses state"]
-    assert lines[2] == f"    x: (none) → {'y' * 59}…"
-    assert lines[-1] == "1 to create, 1 to upgrade, 1 unchanged"
-    assert done(plan) == "1 created, 1 upgraded, 1 unchanged"
+    assert lines[:-2] == [
+        "+ create    a   it is new",
+        "~ upgrade   bb  it is new",
+        f"    ~ x  1 → {'y' * 59}…",
+        "        loses state: why",
+        "    + a → x",
+        "    costs: loses state; stop → savepoint → graft → start",
+        "    it is done only with --lose x",
+        "- delete    c   it is new, costs: loses state",
+    ]
+    assert lines[-1] == "1 to create, 1 to upgrade, 1 to delete, 1 unchanged"
+    assert done(plan) == "1 created, 1 upgraded, 1 deleted, 1 unchanged"
     assert done({"steps": []}) == "nothing to change in 0 pipelines"

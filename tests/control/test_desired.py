@@ -69,7 +69,7 @@ def test_comments_and_spaces_make_no_new_version(store: Store) -> None:
 def test_a_change_becomes_a_version_with_its_cost(store: Store) -> None:
     applied(store, [sent("a")])
     (step,) = planned(store, [sent("a", table="other")]).steps
-    assert (step.action, step.cost, step.revision) == (Action.UPGRADE, Change.LOSES_STATE, 1)
+    assert (step.action, step.cost, step.revision) == (Action.UPGRADE, Change.RESTART, 1)
     assert [(each.path, each.before, each.after) for each in step.differences] == [
         ("sinks.out.sqlite.table", "t", "other")
     ]

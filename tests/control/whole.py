@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.control.api.server import Client, Server
-from tests.control.supervisor.world import FAKE
+from tests.control.supervisor.world import FAKE, FAKE_WORKER
 
 from penstock.control.auth.roles import Role
 from penstock.control.config import ServerConfig
@@ -38,7 +38,7 @@ class Whole:
             self.server.services.folder,
             lambda: self.server.services.config.supervised,
             base=self.server.services.policy.folder,
-            processes=Processes(self._runner),
+            processes=Processes(self._runner, worker=FAKE_WORKER),
         )
 
     def until(self, condition: Callable[[], object], what: str, seconds: float = 20, every: float = 0.02) -> None:

@@ -17,6 +17,7 @@ import pexpect
 import pytest
 from ruamel.yaml import YAML
 from tests.control.files import yaml
+from tests.control.supervisor.fake_savepoints import put_state
 from tests.e2e.commands import Answer, Command, write_marked
 from tests.e2e.serving import Site
 
@@ -195,9 +196,11 @@ def test_applying_creates_upgrades_changes_nothing_twice_and_prunes(
     assert (again.code, lines(again)[-1]) == (0, "nothing to change in 2 pipelines")
     (folder / "clicks.yaml").write_text(yaml("clicks", labels="{team: news}").replace("100", "200"), "utf-8")
     planned = penstock("plan", "-f", folder)
-    assert lines(planned)[:2] == [
-        "~ upgrade   clicks  1 field differs, costs: restart",
-        "    sources.views.generator.rows: 100 → 200",
+    assert lines(planned)[:4] == [
+        "~ upgrade   clicks  1 change",
+        "    ~ sources.views.generator.rows  100 → 200",
+        "        restart: it holds from the next start on",
+        "    costs: restart; stop → start",
     ]
     assert told_json(penstock("plan", "-f", folder, "-o", "json"))["changes"] is True
     assert penstock("apply", "-f", folder, "-y").code == 0
@@ -209,6 +212,49 @@ def test_applying_creates_upgrades_changes_nothing_twice_and_prunes(
     pruned = penstock("apply", "-f", folder, "--prune", "-y")
     assert lines(pruned)[-1] == "1 deleted, 1 unchanged"
     until(lambda: penstock("get", "orders").code == 3, "orders is gone", 20)
+
+
+def test_savepoints_and_state_of_a_pipeline_by_its_name(site: Site, folder: Path, penstock: Command) -> None:
+    def said(*words: object) -> str:
+        answer = penstock(*words)
+        assert answer.code == 0, answer.text
+        return answer.out
+
+    site.mode("clicks", "run")
+    said("apply", "-f", folder, "--yes")
+    site.wait_for("clicks", "RUNNING")
+    run = site.pipeline("clicks")["run"]
+    assert said("savepoint", "create", "clicks", "--name", "one", "--note", "why").startswith(
+        "savepoint one after batch"
+    )
+    assert site.pipeline("clicks")["run"] == run
+    said("savepoint", "create", "clicks", "--name", "two")
+    assert [line.split()[0] for line in said("savepoint", "list", "clicks").splitlines()] == ["name", "one", "two"]
+    assert "why" in said("savepoint", "show", "one", "clicks")
+    assert said("savepoint", "diff", "one", "two", "clicks").split()[:2] == ["before", "after"]
+    assert json.loads(said("savepoint", "verify", "two", "clicks", "-o", "json"))["name"] == "two"
+    assert said("savepoint", "delete", "two", "clicks") == "deleted two\n"
+    assert penstock("savepoint", "show", "two", "clicks").code == 3
+    assert penstock("savepoint", "create", "clicks", "--state-dir", "x").code == 2
+    refused = penstock("savepoint", "create", "clicks", "--name", "bad")
+    assert (refused.code, "[SAVEPOINT_NOTHING]" in refused.err) == (4, True)
+
+    document = site.ask("/pipelines/clicks/description")["document"]
+    put_state(site.data / "pipelines" / "clicks" / "state", document)
+    planned = said("plan", folder / "clicks.yaml", "--against", "clicks")
+    assert "nothing to change in 1 pipeline" in planned
+    assert "is to be divided into 8 partitions" in said("rescale", "clicks", "--partitions", 8, "--no-wait")
+    until(lambda: site.ask("/pipelines/clicks/operations")["items"][0]["state"] == "done", "that it is done", 20)
+    assert "goes on after batch 7" in said("savepoint", "restore", "one", "clicks")
+    site.wait_for("clicks", "RUNNING")
+    assert site.pipeline("clicks")["run"] != run
+    own = folder / "copied.yaml"
+    own.write_text(yaml("copied", table="copied"), "utf-8")
+    assert said("savepoint", "fork", "one", "clicks", own) == "copied begins from savepoint one of clicks\n"
+    said("stop", "clicks", "--savepoint", "--note", "the end", "--wait")
+    told = said("describe", "clicks")
+    assert "the end" in told
+    assert [word for word in ("savepoint", "rescale", "restore") if word not in told] == []
 
 
 def test_mistakes_are_told_as_validate_tells_them_and_change_nothing(

@@ -8,8 +8,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.servers.fixtures import missing
 
 import penstock
+from penstock.control.console import FOLDER
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +37,16 @@ def test_the_wheel_holds_templates_settings_and_types(wheel: Path) -> None:
     assert len(needed) >= 4
     needed |= {"penstock/engine/log4j2.properties", "penstock/py.typed", "penstock/frontends/catalog.pyi"}
     assert needed - names == set()
+
+
+def test_the_wheel_holds_the_console_if_it_was_built(wheel: Path) -> None:
+    built = {
+        f"penstock/control/console_dist/{path.relative_to(FOLDER)}" for path in FOLDER.rglob("*") if path.is_file()
+    }
+    if not built:
+        missing("Console", "it has not been built; run `make setup` with Node 20.19 or newer")
+    assert "penstock/control/console_dist/index.html" in built
+    assert built - set(zipfile.ZipFile(wheel).namelist()) == set()
 
 
 def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.engine import jvm
-from penstock.engine.jvm import MODULE_OPTIONS, JvmOptions, command, find_java
+from penstock.engine.jvm import MODULE_OPTIONS, Jvm, JvmOptions, command, find_java
 from penstock.engine.session import DEFAULTS, FIXED, SessionOptions, cores, spark_conf
 from penstock.errors import PenstockError
 
@@ -147,3 +149,19 @@ def test_no_java_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PenstockError) as raised:
         find_java()
     assert raised.value.code == "JAVA_MISSING"
+
+
+@pytest.mark.spark
+def test_a_jvm_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
+    """The kernel kills it with the thread that started it, which therefore must not be one that ends."""
+    started: list[Jvm] = []
+    options = JvmOptions(scratch=tmp_path, log=tmp_path / "spark.log", memory="256m", quick=True)
+    thread = threading.Thread(target=lambda: started.append(Jvm(options)))
+    thread.start()
+    thread.join()
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            started[0].process.wait(1)
+    finally:
+        started[0].stop()
+    assert started[0].process.returncode == 0

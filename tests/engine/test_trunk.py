@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.engine.running import at, problems
 
-from penstock.engine.lower import choose_trunk
+from penstock.graph.flow import choose_trunk
 from penstock.testing import Harness
 
 if TYPE_CHECKING:

@@ -53,6 +53,17 @@ def test_what_is_read_piece_by_piece_is_what_was_written_once_each(
     assert found == [f"line {number}" for number in range(written)]
 
 
+def test_a_line_belongs_to_the_batch_that_was_at_work(folder: RunFolder) -> None:
+    log = RunLog(folder.lines)
+    log.say("INFO", "before")
+    log.begin(7)
+    log.take_printed("within")
+    log.say("ERROR", "of another", batch=6)
+    log.begin(None)
+    log.say("INFO", "after")
+    assert [line.batch for line in read_log(folder)[0]] == [None, 7, 6, None]
+
+
 def test_a_reader_that_was_away_too_long_goes_on_with_the_oldest_that_is_left(folder: RunFolder) -> None:
     log = RunLog(folder.lines, part_bytes=600, parts=3)
     log.say("INFO", "line 0")

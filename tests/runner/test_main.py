@@ -117,7 +117,7 @@ def test_an_unexpected_error_is_a_bug_with_its_trace_in_the_log(
     def fail(*arguments: object) -> None:
         raise KeyError("surprise")
 
-    monkeypatch.setattr("penstock.runner.main.load", fail)
+    monkeypatch.setattr("penstock.runner.main.load_ordered", fail)
     folder = RunFolder(tmp_path / "run")
 
     assert follow(folder, order(tmp_path, tmp_path / "1.yaml")) == 1

@@ -163,7 +163,8 @@ def _install(package: str) -> None:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise Unavailable(f"not installed; install {package} with your system's package manager")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "install", "-y", "--no-install-recommends", package]
+    # Another process may be installing something too.
+    command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", package]
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         raise Unavailable(f"apt-get install {package} failed: {_last_line(done.stderr)}")

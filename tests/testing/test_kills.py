@@ -10,7 +10,8 @@ import pytest
 
 from penstock.components.base import Sink
 from penstock.components.registry import components
-from penstock.components.shared.crashpoints import HISTORY_POINTS, MEANINGS, POINTS, SINK_POINTS
+from penstock.components.shared import crashpoints
+from penstock.components.shared.crashpoints import MEANINGS
 from penstock.components.sinks.files import Files
 from penstock.components.sinks.sqlite import Sqlite
 from penstock.docs.kills import results_page
@@ -99,7 +100,8 @@ def test_a_file_that_tells_of_what_there_is_not_is_refused(kills: dict[str, dict
 
 
 def test_every_point_says_where_it_is() -> None:
-    assert {*POINTS, *SINK_POINTS, *HISTORY_POINTS} == {*MEANINGS}
+    groups = [value for name, value in vars(crashpoints).items() if name == "POINTS" or name.endswith("_POINTS")]
+    assert {point for group in groups for point in group} == {*MEANINGS}
     assert not {*MOMENTS} & {*MEANINGS}
 
 

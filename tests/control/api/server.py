@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import uvicorn
 from tests.control.files import yaml
+from tests.control.supervisor.fake_savepoints import put_savepoint, put_state
 
 from penstock.control.api.app import create_app
 from penstock.control.api.services import Services
@@ -22,9 +23,10 @@ from penstock.control.auth.roles import Role
 from penstock.control.auth.tokens import digest, new_token
 from penstock.control.config import ServerConfig
 from penstock.control.files import DataFolder
-from penstock.control.store import access
+from penstock.control.store import access, pipelines, savepoints
 from penstock.control.store.database import Store
-from penstock.control.supervisor.ports import Notice
+from penstock.control.supervisor.ports import Changes, Notice
+from penstock.control.supervisor.savepoints import SavepointWatch
 from penstock.control.supervisor.watched import Live
 
 T0 = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
@@ -114,6 +116,21 @@ class Client:
     def apply(self, *names: str, table: str = "t", labels: str = "{}", **more: Any) -> httpx.Response:
         files = [{"path": f"{name}.yaml", "text": yaml(name, table=table, labels=labels)} for name in names]
         return self.post("/api/v1/apply", {"files": files, **more})
+
+
+def with_state(server: Server, pipeline: str, savepoint: str | None = None, **more: Any) -> None:
+    """State of the version that a pipeline has, as if it had run, and a savepoint that the server has seen."""
+    state = server.services.folder.state(pipeline)
+    with server.store.reading() as connection:
+        found = pipelines.get(connection, pipeline)
+        document = pipelines.version(connection, pipeline, found.version).document
+    put_state(state, document, **more)
+    if savepoint is not None:
+        put_savepoint(state, savepoint, document)
+        changes = Changes()
+        SavepointWatch(server.services.folder).look(changes, pipeline)
+        with server.store.writing() as connection:
+            savepoints.keep_in_step(connection, changes.savepoints, now=server.time)
 
 
 @contextmanager

@@ -128,6 +128,11 @@ def test_a_person_without_a_role_stays_outside(with_oidc: Server, issuer: Issuer
     assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
 
 
+def test_who_logs_in_is_told_how(server: Server, with_oidc: Server) -> None:
+    assert server.client(None).get("/api/v1/login").json() == {"oidc": False}
+    assert with_oidc.client(None).get("/api/v1/login").json() == {"oidc": True}
+
+
 def test_without_an_issuer_there_is_no_such_login(server: Server) -> None:
     assert server.client(None).get("/api/v1/login/oidc").status_code == 404
     assert server.client(None).get("/api/v1/login/callback?state=a&code=b").status_code == 404

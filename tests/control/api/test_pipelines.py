@@ -41,10 +41,10 @@ def test_a_pipeline_from_its_creation_to_its_end(server: Server) -> None:
     assert found.json()["watermark"] is None
     assert author.apply("a").json()["changes"] is False
     upgraded = author.apply("a", table="u").json()["steps"][0]
-    assert (upgraded["action"], upgraded["cost"]) == ("upgrade", "loses state")
-    assert upgraded["changes"] == [
-        {"path": "sinks.out.sqlite.table", "before": "t", "after": "u", "cost": "loses state"}
-    ]
+    assert (upgraded["action"], upgraded["cost"]) == ("upgrade", "restart")
+    (change,) = upgraded["changes"]
+    assert (change["path"], change["before"], change["after"]) == ("sinks.out.sqlite.table", "t", "u")
+    assert "stays in the old one" in change["reason"]
     versions = author.get("/api/v1/pipelines/a/versions").json()["items"]
     assert [item["number"] for item in versions] == [2, 1]
     assert author.get("/api/v1/pipelines/a/versions/1").json()["text"] == yaml("a")

@@ -74,11 +74,26 @@ def test_what_became_of_rows_is_told_and_they_are_fed_back(
     assert operator.get("/api/v1/pipelines/demo/dead?limit=0").status_code == 422
     assert server.client(Role.VIEWER).get("/api/v1/pipelines/demo/dead").status_code == 403
 
+    kept = operator.get("/api/v1/pipelines/demo/state").json()
+    overview = json.loads(CliRunner().invoke(app, ["state", *file, "--format", "json"]).stdout)
+    assert [one["step"] for one in kept["steps"]] == ["minutes"]
+    assert {**kept["steps"][0], "partitions": kept["partitions"]} == overview["steps"][0]
+    lines = CliRunner().invoke(app, ["state", *file, "--step", "minutes", "--format", "json"]).stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    of_step = operator.get("/api/v1/pipelines/demo/state/minutes").json()
+    assert (of_step["rows"], of_step["whole"], of_step["batch"]) == (rows, True, kept["batch"])
+    assert server.client(Role.VIEWER).get("/api/v1/pipelines/demo/state/minutes").status_code == 403
+    assert operator.get("/api/v1/pipelines/demo/state?savepoint=none").status_code == 404
+    assert operator.get("/api/v1/pipelines/demo/state/nobody").status_code in (404, 422)
+
     with listening(server) as url:
         monkeypatch.setenv("PENSTOCK_URL", url)
         monkeypatch.setenv("PENSTOCK_TOKEN", server.token(Role.OPERATOR))
         monkeypatch.chdir(project.folder)
         assert json.loads(command("ledger", "demo", "--windows")) == windows["items"]
+        shown = CliRunner().invoke(app, ["state", "demo", "--step", "minutes"])
+        assert shown.stdout.startswith("minutes after batch"), shown.output
+        assert len(shown.stdout.splitlines()) == len(rows) + 2
         told = CliRunner().invoke(app, ["ledger", "demo"])
         assert (told.exit_code, "rows 6" in told.stdout) == (0, True)
         dry = json.loads(command("replay", "dead", "demo", "--dry-run"))
@@ -101,7 +116,7 @@ def test_a_question_that_takes_too_long_or_fails_is_told(server: Server, monkeyp
     def refuse(*_: object) -> None:
         raise asking.NoAnswer("it was not done within 60 seconds")
 
-    monkeypatch.setattr("penstock.control.api.routes.rows.ask", refuse)
+    monkeypatch.setattr("penstock.control.api.state.ask", refuse)
     answer = server.client(Role.VIEWER).get("/api/v1/pipelines/a/ledger")
     assert (answer.status_code, answer.json()["code"]) == (409, "LEDGER_NOT_READ")
 

@@ -55,6 +55,7 @@ from tests.control.files import yaml
 from tests.control.test_policy import with_source
 
 import penstock
+from penstock.control.api.routes import console
 from penstock.control.auth.roles import Role
 from penstock.control.config import ServerConfig, read_server_config
 from penstock.control.policy import Policy
@@ -132,7 +133,7 @@ def test_no_route_leads_out_of_its_folder(server: Server, tmp_path: Path, trick:
     for folder in (tmp_path.parent, tmp_path, tmp_path / "pipelines"):
         folder.mkdir(exist_ok=True)
         (folder / "canary.txt").write_text(CANARY, "utf-8")
-    before = sorted(tmp_path.rglob("*"))
+    before, page = sorted(tmp_path.rglob("*")), admin.get("/").text
     for path in sorted({getattr(route, "path", "") for route in server.app.routes}):
         if "{" not in path or path.endswith("/stream"):
             continue
@@ -140,7 +141,9 @@ def test_no_route_leads_out_of_its_folder(server: Server, tmp_path: Path, trick:
             if trick not in filled:
                 continue
             answer = admin.get(filled)
-            assert answer.status_code in (404, 405, 422), (filled, answer.text)
+            # Every address of the console gives its one page, whatever stands in it.
+            shown = path in console.PAGES and answer.text == page
+            assert shown or answer.status_code in (404, 405, 422), (filled, answer.text)
             assert CANARY not in answer.text
     assert sorted(tmp_path.rglob("*")) == before
     (tmp_path.parent / "canary.txt").unlink()

@@ -15,6 +15,7 @@ from penstock.control.store import history, pipelines
 from penstock.control.store.database import Store
 from penstock.control.store.history import BATCH, HOUR, MINUTE, BatchNumbers, StoredBatch
 from penstock.control.store.thin import Keep, put_together, thin
+from penstock.control.store.trend import trend
 from penstock.control.supervisor.ports import Failure
 from penstock.errors import Problem
 
@@ -45,8 +46,24 @@ def test_batches_are_found_by_time_and_run_page_by_page(store: Store) -> None:
         rest = history.batches_of(
             connection, "a", run=RUN, since=T0 + dt.timedelta(seconds=4), limit=4, after=int(first.next)
         )
+        earlier = history.batches_of(connection, "a", run=RUN, up_to=6, limit=2)
     assert [item.batch for item in (*first.items, *rest.items)] == [9, 8, 7, 6, 5, 4]
     assert rest.next is None
+    assert [item.batch for item in earlier.items] == [6, 5]
+
+
+def test_a_trend_adds_up_what_ended_within_the_same_seconds(store: Store) -> None:
+    found = [batch(number, T0 + dt.timedelta(seconds=0.9 * number), watermark=number) for number in range(20)]
+    until = T0 + dt.timedelta(seconds=20)
+    with store.writing() as connection:
+        create(connection, "a")
+        history.add_batches(connection, found)
+        points = trend(connection, "a", since=T0, until=until, points=4)
+        assert trend(connection, "a", since=until, until=until + DAY, points=4) == ()
+    ended = Counter(int(each.at.timestamp()) // 5 for each in found)
+    assert [point.batches for point in points] == [ended[second] for second in sorted(ended)]
+    assert [point.rows_in for point in points] == [3 * point.batches for point in points]
+    assert points[-1].watermark == 19
 
 
 def all_thinned(store: Store, keep: Keep, now: dt.datetime) -> None:
@@ -159,11 +176,3 @@ def test_events_are_followed_from_the_last_one_seen(store: Store) -> None:
         mine = history.listed_events(connection, after=seen, labels={"team": "news"}, newest_first=False).items
     assert [event.text for event in rest] == ["two", "three", "of the server"]
     assert [(event.text, event.data) for event in mine] == [("three", {"n": 1})]
-
-
-def test_savepoints_are_kept(store: Store) -> None:
-    with store.writing() as connection:
-        create(connection, "a")
-        first = history.add_savepoint(connection, "a", version=1, path="x", now=T0, size=2**40, batch=7)
-        (found,) = history.savepoints_of(connection, "a").items
-    assert (found.id, found.bytes, found.batch) == (first, 2**40, 7)

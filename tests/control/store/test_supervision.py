@@ -49,7 +49,7 @@ def test_saving_twice_does_no_harm(store: Store, port: SupervisorStore) -> None:
     changes = ports.Changes(
         runs={RUN.id: RUN},
         states={"a": ports.StateChange("RUNNING", "it advances", T0, 1, "local")},
-        batches=[ports.BatchOf("a", RUN.id, line)],
+        batches=[ports.BatchOf("a", RUN.id, line, checkpoint_bytes=4096)],
         failures=[ports.Failure("a", RUN.id, T0, Problem("JVM_DIED", {}).as_dict())],
         notices=[ports.Notice("local", "file", T0)],
         failovers=[ports.Failover("a", "local", "far", T0)],
@@ -66,6 +66,7 @@ def test_saving_twice_does_no_harm(store: Store, port: SupervisorStore) -> None:
     with store.reading() as connection:
         (kept,) = history.batches_of(connection, "a").items
         assert (kept.rows_in, kept.rows_out, kept.dead, kept.watermark) == (5, 3, 2, 2**41)
+        assert kept.checkpoint_bytes == 4096
         assert kept.details == {"rows_in": {"views": 5}, "rows_out": {"out": 3}, "dead": {"views": 2}}
         assert len(history.exceptions_of(connection).items) == 1
         counted = pipelines.get(connection, "a")

@@ -1,4 +1,4 @@
-"""A runner without Spark: reports batches as a real one does, and ends as its order tells it.
+"""A runner without Spark: reports batches and takes savepoints as a real one does, and ends as its order tells it.
 
 The mode stands in `spark.fake.mode` of the order, or in the file `mode` of the state folder, which tests may change.
 """
@@ -13,9 +13,12 @@ import sys
 import time
 from pathlib import Path
 
+from tests.control.supervisor.fake_savepoints import put_savepoint
+
 from penstock.errors import PenstockError
 from penstock.reports.folder import RunFolder
 from penstock.reports.processes import birth
+from penstock.reports.savepoint_requests import Answer, Requests
 from penstock.reports.values import BatchLine, LastBatch, Outcome, RunEnd, RunOrder, RunStatus
 
 EVERY = 0.05
@@ -42,6 +45,8 @@ def main() -> None:
                           last_batch=last, restarts_per_hour=budget)
             )  # fmt: skip
             batch += 1
+        if mode not in ("deaf", "die"):
+            _take_savepoints(Path(order.state_dir), batch)
         if stopped:
             _end(folder, order, 0, "stopped")
         if mode == "die":
@@ -53,6 +58,18 @@ def main() -> None:
                 folder, order, 1, "failed", PenstockError.of("SINK_UNREACHABLE", node="store", server="db", reason="no")
             )
         time.sleep(EVERY)
+
+
+def _take_savepoints(state: Path, batch: int) -> None:
+    requests = Requests(state)
+    for number in requests.waiting():
+        asked = requests.asked(number)
+        assert asked is not None
+        if asked.name == "bad":
+            requests.refuse(number, PenstockError.of("SAVEPOINT_NOTHING", name="a"))
+        else:
+            name = asked.name or f"s{number[:6]}"
+            requests.answer(number, Answer(str(put_savepoint(state, name, batch=batch, note=asked.note)), 0.01))
 
 
 def _log(folder: RunFolder, level: str, text: str, more: str | None = None) -> None:

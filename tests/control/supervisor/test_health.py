@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.control.supervisor.health import Health, Trail, begin, follow, judge, span
+from penstock.control.supervisor.watched import Watched, calm
+from penstock.reports.folder import Cursor
 from penstock.reports.values import BacklogReport, BatchLine, HistoryReport, LastBatch, RunStatus
 
 NOW = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
@@ -114,6 +116,8 @@ def test_catching_up_tells_how_long() -> None:
     assert found == Health("CATCHING_UP", "12,000 rows at 'views' wait; caught up in about 2 min 10 s", 130.0)
     soon = {"backlog": {"views": BacklogReport(50, "rows")}, "caught_up_in": {"views": 2.0}}
     assert judge(running(10, **soon), after(10)).state == "RUNNING"
+    little = {"backlog": {"views": BacklogReport(1, "rows")}, "caught_up_in": {"views": 20.0}, "rows_per_second": 500.0}
+    assert judge(running(10, **little), after(10)).state == "RUNNING"
 
 
 def test_history_is_catching_up() -> None:
@@ -174,7 +178,7 @@ def test_little_room_on_the_disk_is_degraded() -> None:
 
 
 def test_a_run_that_was_asked_to_stop_is_stopping() -> None:
-    assert judge(running(10), after(10), stopping=True).state == "STOPPING"
+    assert calm(Watched(running(10), Cursor(), adopted=True), after(10), stopping=True).state == "STOPPING"
     assert judge(running(10, phase="stopping"), after(10)).state == "STOPPING"
 
 

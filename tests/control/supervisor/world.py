@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,14 +14,37 @@ from typing import Any
 from penstock.control.supervisor.act import Processes
 from penstock.control.supervisor.loop import Supervisor
 from penstock.control.supervisor.notices.base import Herald, Listening
-from penstock.control.supervisor.ports import Changes, Event, Failover, Notice, Run, Snapshot, Target, Wanted, after
+from penstock.control.supervisor.ports import (
+    Changes,
+    Event,
+    Failover,
+    FoundSavepoint,
+    Notice,
+    Operation,
+    OperationKind,
+    Run,
+    Snapshot,
+    Target,
+    Wanted,
+    after,
+)
 from penstock.errors import PenstockError
 from penstock.reports.folder import RunFolder
 from penstock.reports.processes import birth, is_alive
 from penstock.reports.values import BatchLine, LastBatch, RunOrder, RunStatus
 from penstock.testing.processes import kill, until
 
-FAKE = (sys.executable, str(Path(__file__).with_name("fake_runner.py")))
+_ROOT = str(Path(__file__).parents[3])
+
+
+def _program(module: str) -> tuple[str, ...]:
+    """Started anywhere, it finds the other modules of the tests."""
+    text = f"import sys; sys.path.insert(0, {_ROOT!r}); from tests.control.supervisor.{module} import main; main()"
+    return (sys.executable, "-c", text)
+
+
+FAKE = _program("fake_runner")
+FAKE_WORKER = _program("fake_worker")
 
 
 class MemoryStore:
@@ -32,6 +56,8 @@ class MemoryStore:
         self.events: list[Event] = []
         self.failovers: dict[tuple[str, dt.datetime], Failover] = {}
         self.failures: list[Mapping[str, Any]] = []
+        self.operations: dict[str, Operation] = {}
+        self.savepoints: dict[str, tuple[FoundSavepoint, ...]] = {}
         self.loads = self.saves = 0
         self.down = False
 
@@ -51,6 +77,12 @@ class MemoryStore:
         self.events += changes.events
         self.failures += [item.problem for item in changes.failures]
         self.failovers |= {(item.pipeline, item.noticed_at): item for item in changes.failovers}
+        self.operations |= changes.operations
+        self.savepoints |= changes.savepoints
+        # The file of the version that it goes back to.
+        files = {name: f"/versions/{name}.yaml" for name in changes.steered}
+        known = (replace(item, file=files.get(item.name, item.file)) for item in self.snapshot.pipelines)
+        self.snapshot = replace(self.snapshot, pipelines=tuple(known))
 
     def _refuse(self) -> None:
         if self.down:
@@ -64,6 +96,19 @@ class MemoryStore:
         before = known.get(name, Wanted(name, "running", 0, 1, f"/versions/{name}.yaml"))
         known[name] = replace(before, generation=before.generation + 1, **changes)
         self.snapshot = replace(self.snapshot, pipelines=tuple(known.values()))
+
+    def ask(self, pipeline: str, kind: OperationKind, /, back_to: int | None = None, **asked: Any) -> str:
+        """Asks for an operation; its id."""
+        found = Operation(f"o{secrets.token_hex(6)}", pipeline, kind, dt.datetime.now(dt.UTC), "ann", asked, back_to)
+        self.operations[found.id] = found
+        self.snapshot = replace(self.snapshot, operations=(*self.snapshot.operations, found))
+        return found.id
+
+    def cancel(self, operation: str, by: str) -> None:
+        known = tuple(
+            replace(item, cancelled_by=by) if item.id == operation else item for item in self.snapshot.operations
+        )
+        self.snapshot = replace(self.snapshot, operations=known)
 
     def pipeline(self, name: str) -> Wanted:
         return next(item for item in self.snapshot.pipelines if item.name == name)
@@ -82,6 +127,9 @@ class TestFolders:
 
     def run(self, name: str, run: str) -> Path:
         return self.path / name / "runs" / run
+
+    def operation(self, name: str, operation: str) -> Path:
+        return self.path / name / "operations" / operation
 
     def state(self, name: str) -> Path:
         return self.path / name / "state"
@@ -139,7 +187,7 @@ class World:
     clock: Clock = field(default_factory=Clock)
     targets: dict[str, Target] = field(default_factory=lambda: {"local": Target()})
     heralds: Sequence[Herald] = ()
-    processes: Processes = field(default_factory=lambda: Processes(FAKE))
+    processes: Processes = field(default_factory=lambda: Processes(FAKE, worker=FAKE_WORKER))
 
     def __post_init__(self) -> None:
         self.folders = TestFolders(self.folder)
@@ -171,6 +219,14 @@ class World:
         self.folders.state(name).mkdir(parents=True, exist_ok=True)
         (self.folders.state(name) / "mode").write_text(mode, "utf-8")
 
+    def worker(self, name: str, mode: str) -> None:
+        """What operations on a pipeline do from now on."""
+        self.folders.state(name).mkdir(parents=True, exist_ok=True)
+        (self.folders.state(name) / "worker").write_text(mode, "utf-8")
+
+    def operation(self, operation: str) -> Operation:
+        return self.store.operations[operation]
+
     def state(self, name: str) -> str:
         return self.store.pipeline(name).state
 
@@ -190,7 +246,8 @@ class World:
             status = RunFolder(item).status
             if status is not None and status.pid != os.getpid() and is_alive(status.pid, status.process_started):
                 kill(status.pid)
-        for run in self.store.snapshot.runs:
+        started: list[Run | Operation] = [*self.store.snapshot.runs, *self.store.operations.values()]
+        for run in started:
             if run.pid and run.pid != os.getpid() and run.process_started and is_alive(run.pid, run.process_started):
                 kill(run.pid)
 
