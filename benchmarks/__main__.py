@@ -20,11 +20,12 @@ from benchmarks.contender import Failed
 from benchmarks.environments import Unavailable
 from benchmarks.match import Match
 from benchmarks.passthrough import Passthrough
+from benchmarks.savepoint import FULL, QUICK, Saving
 from benchmarks.sinks import Sinks
 from benchmarks.state_bytes import WEEKS, StateBytes
 from benchmarks.workloads import VIEWS, WORKLOADS
 
-_NAMES = ("passthrough", *WORKLOADS, "state", "sinks", "api")
+_NAMES = ("passthrough", *WORKLOADS, "state", "savepoint", "sinks", "api")
 
 
 class Game(Protocol):
@@ -77,6 +78,8 @@ def _game(name: str, folder: Path, options: argparse.Namespace) -> Game:
     if name == "api":
         few = {"pipelines": 20, "batches": 4_000, "seconds": 5}
         return Api(folder, **(few if options.quick else {"pipelines": 200, "batches": 360_000, "seconds": 60}))
+    if name == "savepoint":
+        return Saving(folder, *((QUICK, 16, 2_000) if options.quick else (FULL, 60, 20_000)))
     if name == "state":
         return StateBytes(folder, 200_000 if options.quick else WEEKS.rows)
     workload = WORKLOADS[name].quick() if options.quick else WORKLOADS[name]
