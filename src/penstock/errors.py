@@ -861,8 +861,8 @@ define(
 )
 define(
     "CHANGE_UNFINISHED_BATCH",
-    "the last run of {path} died in batch {batch}, which has to be finished first",
-    "Run the pipeline as it was with `penstock run FILE --once`, then try again.",
+    "the last run of {path} died in batch {batch}, and that batch cannot be finished: {reason}",
+    "Mend what it says, or go back to a savepoint, and try again. Nothing was changed.",
     owner=Owner.OPERATOR,
     exit_code=4,
 )

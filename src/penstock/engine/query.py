@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 _MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = str((1 << 31) - 1)
 _LOOK_SECONDS = 1.0
-_QUIET_LOOKS = 10
+_BETWEEN = ("SystemClock.waitTillTime(",)
+"""Where Spark's loop waits between two batches, and nowhere else."""
 
 
 class RunningPipeline:
@@ -203,12 +204,16 @@ class RunningPipeline:
         if not self.active:
             return
         assert self.query is not None
-        execution, quiet = self._leave_loop(), 0
+        thread = self._leave_loop().queryExecutionThread()
         # It may just have looked whether to go on, and begin: to stop it then would leave a batch that is only planned.
-        while execution.queryExecutionThread().isAlive() and quiet < _QUIET_LOOKS:
-            quiet = 0 if self.query.status["isTriggerActive"] else quiet + 1
+        while thread.isAlive() and not self._sleeps(thread):
             time.sleep(0.01)
         self.stop()
+
+    def _sleeps(self, thread: Any) -> bool:
+        """Whether the loop waits for its next turn, and not in a batch or on the way to one."""
+        jvm: Any = self.spark._jvm
+        return any(place in str(jvm.java.util.Arrays.toString(thread.getStackTrace())) for place in _BETWEEN)
 
     def _leave_loop(self) -> Any:
         """Tells Spark's loop that it has ended.

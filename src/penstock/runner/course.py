@@ -83,7 +83,7 @@ class Course:
         try:
             return self._drive(analysed, phase, once=once)
         except PenstockError as error:
-            if self.careful or not _may_be_a_row(error, self.graph):
+            if self.careful or not may_be_a_row(error, self.graph):
                 raise
             self.careful = True
             self.tracker.status = replace(self.tracker.status, careful=True)
@@ -144,7 +144,7 @@ class Course:
             running.close()
 
 
-def _may_be_a_row(error: PenstockError, graph: Graph) -> bool:
+def may_be_a_row(error: PenstockError, graph: Graph) -> bool:
     """Whether a batch may have failed for a row that can be set aside."""
     in_python = any(
         isinstance(node.component, Python) and node.component.over == "arrow" for node in graph.of_kind("step")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.components.shared.crashpoints import reach
 from penstock.engine.analyse import analyse
-from penstock.engine.checkpoint import last_committed, last_number
+from penstock.engine.checkpoint import last_committed
 from penstock.engine.cutover import note
 from penstock.engine.cutover.follower import Follower, Standing, standing
 from penstock.engine.cutover.note import Cutover, Places, mark_of
@@ -42,6 +42,7 @@ from penstock.graph.validate import check
 from penstock.reports.savepoint_requests import Requests
 from penstock.reports.savepoints import MANIFEST, Savepoint
 from penstock.runner.savepoints import create, delete, session_for, take_here
+from penstock.runner.unfinished import finish_batch, unfinished_batch
 from penstock.runner.upgrade import renamed_sinks, upgrade
 from penstock.spec.dump import fingerprint
 from penstock.spec.location import PipelineFile
@@ -203,9 +204,15 @@ def refuse_unsuited(file: PipelineFile, state: Path, new: PipelineFile) -> None:
 def _prepared(
     file: PipelineFile, state: Path, new: PipelineFile, cutover: Cutover, progress: Progress, spark: SparkSession | None
 ) -> Cutover:
+    if unfinished_batch(state) is not None and not in_use(state):
+        with StateDir(state, cutover.pipeline) as opened:
+            log = opened.logs / "cutover.log"
+            with session_for(file.pipeline, log, spark) as session:
+                finish_batch(session, file, opened, log)
     savepoint, folder = create(file, state, Wish(cutover.savepoint, "before a cut-over"), progress, spark)
     if savepoint.unfinished:
-        raise PenstockError.of("CHANGE_UNFINISHED_BATCH", path=state, batch=savepoint.batch + 1)
+        reason = "a run that was killed meanwhile has left a batch unfinished"
+        raise PenstockError.of("CUTOVER_REFUSED", reason=reason, advice="Try again.")
     reach("cutover.saved", 0)
     place = Places(state).new
     _fork(place, folder, savepoint, progress)
@@ -332,9 +339,7 @@ def _catch_up(follower: Follower, watch: Watch) -> None:
 
 
 def _take_over(follower: Follower, opened: StateDir, progress: Progress, watch: Watch) -> tuple[Taken, str]:
-    committed, planned = last_committed(opened.checkpoint), last_number(opened.checkpoint / "offsets")
-    if planned > committed:
-        raise PenstockError.of("CHANGE_UNFINISHED_BATCH", path=opened.path, batch=planned)
+    finish_batch(follower.spark, follower.graph.file, opened, follower.log)
     saved, moment = _saved(follower, opened, progress)
     _catch_up(follower, watch)
     if not follower.stands_alike:

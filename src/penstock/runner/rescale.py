@@ -14,7 +14,9 @@ from penstock.engine.savepoints.take import Wish
 from penstock.engine.savepoints.trees import Progress, quiet
 from penstock.engine.statedir import StateDir, read_identity, refuse_foreign
 from penstock.errors import PenstockError
+from penstock.reports.state_folder import state_partitions
 from penstock.runner.savepoints import session_for, take_here
+from penstock.runner.unfinished import as_it_ran, finish_batch
 from penstock.spec.location import PipelineFile
 
 if TYPE_CHECKING:
@@ -40,12 +42,14 @@ def rescale(
     with StateDir(path, name) as state:
         if pending(path) is not None:
             raise PenstockError.of("RESTORE_UNFINISHED", path=path)
-        before = partitions_before(state)
-        if before == partitions:
-            return Done(Rescaled(before, before, -1, 0), None)
-        with session_for(file.pipeline, state.logs / "rescale.log", spark) as session:
+        if state_partitions(state.checkpoint) == partitions:
+            return Done(Rescaled(partitions, partitions, -1, 0), None)
+        log = state.logs / "rescale.log"
+        with session_for(file.pipeline, log, spark) as session:
+            finish_batch(session, file, state, log)
+            before = partitions_before(state)
             wish = Wish(note=f"before rescaling from {before} to {partitions} partitions")
-            taken, moment = take_here(file, state, wish, progress, session)
+            taken, moment = take_here(as_it_ran(state, file), state, wish, progress, session)
             rescaled = divide_anew(session, state, partitions, taken.savepoint.name)
         note_standing(state.path, state.identity.lineage, replace(moment, batch=rescaled.batch))
         return Done(rescaled, taken.savepoint.name)

@@ -18,13 +18,13 @@ from penstock.engine.savepoints.take import Moment, Wish
 from penstock.engine.savepoints.trees import Progress, quiet
 from penstock.engine.statedir import StateDir, read_identity, refuse_foreign
 from penstock.errors import PenstockError, Problem, Severity, did_you_mean
-from penstock.frontends.earlier import declared
 from penstock.graph.again import why_not_again
 from penstock.graph.build import build
 from penstock.graph.nodes import Graph
 from penstock.graph.validate import check
 from penstock.reports.savepoints import SavedSink
 from penstock.runner.savepoints import session_for, take_here
+from penstock.runner.unfinished import as_it_ran, finish_batch
 from penstock.spec.location import PipelineFile
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def upgrade(
     with StateDir(path, name) as state:
         if pending(path) is not None:
             raise PenstockError.of("RESTORE_UNFINISHED", path=path)
-        before = partitions_before(state)
-        with session_for(file.pipeline, state.logs / "upgrade.log", spark) as session:
+        log = state.logs / "upgrade.log"
+        with session_for(file.pipeline, log, spark) as session:
+            finish_batch(session, file, state, log)
+            before = partitions_before(state)
             return _upgrade(session, graph, state, before, frozenset(lose), frozenset(bootstrap), progress)
 
 
@@ -88,11 +90,7 @@ def _upgrade(
     if not rescales and not moves:
         state.note_version(verdict.now)
         return Upgraded()
-    version = state.identity.version
-    assert version is not None
-    earlier = declared(version.document, graph.file)
-    assert earlier is not None
-    taken, moment = take_here(earlier.file, state, Wish(note="before an upgrade"), progress, spark)
+    taken, moment = take_here(as_it_ran(state, graph.file), state, Wish(note="before an upgrade"), progress, spark)
     name = taken.savepoint.name
     rescaled = grafted = None
     if rescales:

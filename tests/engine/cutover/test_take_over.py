@@ -141,7 +141,7 @@ def test_a_kill_in_the_swap_leaves_the_new_version(project: Project, tmp_path: P
 
 @pytest.mark.long
 def test_a_pipeline_that_went_back_meanwhile_is_not_cut_over(project: Project) -> None:
-    """Nor one that died in a batch, or one whose new version a sink would not take. All of it leaves the old side."""
+    """Nor one whose new version a sink would not take. All of it leaves the old side."""
     twins, spark = Twins(project), shared_session()
     old, new = twins.write(partitions=3)
     twins.more(2)
@@ -153,12 +153,6 @@ def test_a_pipeline_that_went_back_meanwhile_is_not_cut_over(project: Project) -
 
     offsets = twins.state / "checkpoint" / "offsets"
     last = last_committed(twins.state / "checkpoint")
-    (offsets / str(last + 1)).write_text((offsets / str(last)).read_text("utf-8"), "utf-8")
-    with pytest.raises(PenstockError) as unfinished:
-        finish(twins.state, "demo", spark=spark)
-    assert unfinished.value.code == "CHANGE_UNFINISHED_BATCH"
-    (offsets / str(last + 1)).unlink()
-
     text = (offsets / str(last)).read_text("utf-8")
     settings = json.loads(text.splitlines()[1])
     other = json.dumps({**settings, "batchWatermarkMs": settings["batchWatermarkMs"] + 1}, separators=(",", ":"))

@@ -42,7 +42,8 @@ def partitions_before(state: StateDir) -> int:
     found = state_partitions(state.checkpoint)
     assert found is not None
     if planned > committed:
-        raise PenstockError.of("CHANGE_UNFINISHED_BATCH", path=state.path, batch=planned)
+        reason = "it has to come again first"
+        raise PenstockError.of("CHANGE_UNFINISHED_BATCH", path=state.path, batch=planned, reason=reason)
     return found
 
 
