@@ -41,7 +41,7 @@ class Whole:
             processes=Processes(self._runner, worker=FAKE_WORKER),
         )
 
-    def until(self, condition: Callable[[], object], what: str, seconds: float = 20, every: float = 0.02) -> None:
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 90, every: float = 0.02) -> None:
         def look() -> object:
             self.server.time = dt.datetime.now(dt.UTC)
             self.supervisor.tick()

@@ -72,7 +72,7 @@ class Site:
         found: dict[str, Any] = self.ask(f"/pipelines/{name}")
         return found
 
-    def wait_for(self, name: str, *states: str, seconds: float = 20) -> None:
+    def wait_for(self, name: str, *states: str, seconds: float = 90) -> None:
         until(lambda: self.pipeline(name)["state"] in states, f"{name} is {' or '.join(states)}", seconds, every=0.1)
 
     def mode(self, name: str, mode: str) -> None:
@@ -96,4 +96,4 @@ class Site:
         self.server.wait(30)
         for pid in self.processes():
             kill(pid)
-        until(lambda: not self.processes(), "that all has ended", 30)
+        until(lambda: not self.processes(), "that all has ended", 90)

@@ -107,7 +107,7 @@ def test_signals_finish_the_batch_or_end_at_once(tmp_path: Path) -> None:
         process.wait_until(lambda: " waiting stopping" in process.text, "that it says it is stopping")
         process.signal(signal.SIGINT)
         assert process.wait(10) == 128 + signal.SIGINT
-        until(lambda: not is_running(jvm), "the JVM's end", 5)
+        until(lambda: not is_running(jvm), "the JVM's end", 90)
     assert (waiting.log("offsets"), waiting.log("commits")) == ([0, 1], [0])
     assert waiting.stored() == [0]
 

@@ -38,7 +38,7 @@ def test_the_demo_runs_three_pipelines_and_leaves_nothing_behind(tmp_path: Path,
     assert "nothing of it is left" in demo.text
     assert "Traceback" not in demo.text
     assert list(tmp_path.glob("penstock-demo-*")) == []
-    until(lambda: with_variable("TESTS_DEMO", tmp_path.name) == [], "all processes have ended", 10)
+    until(lambda: with_variable("TESTS_DEMO", tmp_path.name) == [], "all processes have ended", 90)
 
 
 def test_the_makefile_starts_the_demo() -> None:

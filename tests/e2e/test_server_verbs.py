@@ -77,7 +77,7 @@ def test_the_first_start_prints_the_token_once_and_keeps_it_for_its_owner(tmp_pa
         assert (site.data / "files").is_dir()
         ready = httpx.get(f"{site.server.url}/readyz", trust_env=False)
         assert (ready.status_code, ready.json()["status"]) in ((200, "ready"), (503, "not ready"))
-        until(lambda: httpx.get(f"{site.server.url}/readyz", trust_env=False).status_code == 200, "ready", 10)
+        until(lambda: httpx.get(f"{site.server.url}/readyz", trust_env=False).status_code == 200, "ready", 90)
         metrics = httpx.get(
             f"{site.server.url}/metrics", headers={"Authorization": f"Bearer {site.token}"}, trust_env=False
         )
@@ -135,7 +135,7 @@ def test_a_server_that_ends_or_is_killed_leaves_runs_alone_and_the_next_adopts_t
             counted = batches(site)
             site.serve()
             use(site, monkeypatch)
-            until(lambda: {e["name"]: e["run"] for e in site.ask("/pipelines")["items"]} == before, "adopted", 5)
+            until(lambda: {e["name"]: e["run"] for e in site.ask("/pipelines")["items"]} == before, "adopted", 90)
             now = batches(site)
             assert now.keys() == counted.keys() == {"clicks", "orders"}
             assert all(now[name] > counted[name] for name in now)
@@ -211,7 +211,7 @@ def test_applying_creates_upgrades_changes_nothing_twice_and_prunes(
     assert "nothing to change" in kept.out
     pruned = penstock("apply", "-f", folder, "--prune", "-y")
     assert lines(pruned)[-1] == "1 deleted, 1 unchanged"
-    until(lambda: penstock("get", "orders").code == 3, "orders is gone", 20)
+    until(lambda: penstock("get", "orders").code == 3, "orders is gone", 90)
 
 
 def test_savepoints_and_state_of_a_pipeline_by_its_name(site: Site, folder: Path, penstock: Command) -> None:
@@ -244,7 +244,7 @@ def test_savepoints_and_state_of_a_pipeline_by_its_name(site: Site, folder: Path
     planned = said("plan", folder / "clicks.yaml", "--against", "clicks")
     assert "nothing to change in 1 pipeline" in planned
     assert "is to be divided into 8 partitions" in said("rescale", "clicks", "--partitions", 8, "--no-wait")
-    until(lambda: site.ask("/pipelines/clicks/operations")["items"][0]["state"] == "done", "that it is done", 20)
+    until(lambda: site.ask("/pipelines/clicks/operations")["items"][0]["state"] == "done", "that it is done", 90)
     assert "goes on after batch 7" in said("savepoint", "restore", "one", "clicks")
     site.wait_for("clicks", "RUNNING")
     assert site.pipeline("clicks")["run"] != run
@@ -307,7 +307,7 @@ def test_a_yes_is_asked_for_at_a_terminal_and_nowhere_else(site: Site, folder: P
 def test_get_shows_a_table_json_and_yaml(site: Site, folder: Path, penstock: Command) -> None:
     penstock("apply", "-f", folder, "-y")
     site.wait_for("clicks", "RUNNING", "IDLE")
-    until(lambda: site.pipeline("clicks")["rowsIn"] > 0, "rows are counted", 20)
+    until(lambda: site.pipeline("clicks")["rowsIn"] > 0, "rows are counted", 90)
     shown = penstock("get")
     head, first, second = lines(shown)
     assert head.split("  ")[0] == "NAME"

@@ -165,8 +165,8 @@ def test_a_second_server_is_refused_and_a_restarted_database_is_waited_for(
 
         until(lambda: server.troubles() == [], "the server is ready")
         postgres.end()
-        until(lambda: "its lock on the store is lost" in server.troubles(), "it notices", 20)
+        until(lambda: "its lock on the store is lost" in server.troubles(), "it notices", 90)
         postgres.start()
-        until(lambda: server.troubles() == [], "it has its lock again", 30)
+        until(lambda: server.troubles() == [], "it has its lock again", 90)
         with pytest.raises(PenstockError, match="STORE_IN_USE"):
             PenstockServer(ServeOptions(tmp_path / "two", port=0, store=url)).start()
