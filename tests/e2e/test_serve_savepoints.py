@@ -182,3 +182,59 @@ def test_state_goes_along_whatever_is_done_to_a_pipeline(
         kinds = {event["kind"] for event in site.ask("/events?pipeline=shop&limit=1000")["items"]}
         assert {"savepoint_taken", "upgraded", "rescaled", "restored"} <= kinds
         assert site.ask("/exceptions")["items"] == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_new_version_follows_and_takes_over(
+    tmp_path: Any, penstock: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also over a server that is killed meanwhile; given up once, and then to its end."""
+    with site_with(tmp_path) as site:
+        shop = Shop(site, penstock)
+        monkeypatch.setenv("PENSTOCK_TOKEN", site.token)
+        monkeypatch.setenv("PENSTOCK_URL", site.server.url)
+        file, new = tmp_path / "shop.yaml", tmp_path / "new.yaml"
+        file.write_text(FIRST, "utf-8")
+        new.write_text(SECOND, "utf-8")
+        shop.sell()
+        shop.command("apply", "-f", file, "--yes")
+        shop.wait("the first rows")
+        run = site.pipeline("shop")["run"]
+
+        begun = shop.command("cutover", "start", "shop", new, "--once")
+        assert "recent goes on with" in begun
+        assert "newest begins empty" in begun
+        assert "the new version stands where the pipeline does" in begun
+        shop.command("cutover", "abort", "shop")
+        assert shop.call("cutover", "status", "shop").code == 3
+        assert shop.operation("cutover")["state"] == "done"
+
+        shop.command("cutover", "start", "shop", new)
+        shop.sell()
+        shop.wait("rows while it is followed")
+        assert site.pipeline("shop")["run"] == run
+        site.server.signal(signal.SIGKILL)
+        site.server.wait()
+        site.serve()
+        monkeypatch.setenv("PENSTOCK_URL", site.server.url)
+        shop.wait_until(lambda: site.ask("/pipelines/shop/cutover")["behind"] == 0, "that it has caught up")
+        compared = json.loads(shop.command("cutover", "compare", "shop", "-o", "json"))
+        counts = {one["sink"]: one["compared"] for one in compared["sinks"]}
+        assert counts["counted"]["equal"] == ROWS
+        assert counts["kept"]["equal"] == ROWS
+        assert counts["last"] is None
+
+        with closing(sqlite3.connect(shop.folder / "shop.db")) as db:
+            db.execute("ALTER TABLE recent ADD COLUMN most BIGINT")
+            db.commit()
+        assert "version 2 has taken over" in shop.command("cutover", "finish", "shop")
+        shop.sell()
+        shop.wait("rows of the new version, each once")
+        assert site.pipeline("shop")["version"] == 2
+        last = shop.sold[-1]
+        most = max(row["amount"] for row in shop.sold if row["user"] == last["user"])
+        assert shop.query(f"SELECT most FROM recent WHERE id = {last['id']}") == [(most,)]
+        kinds = {event["kind"] for event in site.ask("/events?pipeline=shop&limit=1000")["items"]}
+        assert {"cutover_given_up", "cutover_compared", "cutover_ended", "taken_over"} <= kinds
+        assert site.ask("/exceptions")["items"] == []

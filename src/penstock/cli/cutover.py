@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +11,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli import cutover_on_server
+from penstock.cli.operation import pipeline_on_server
 from penstock.cli.output import Format, counted, err, out, print_json, working
 
 if TYPE_CHECKING:
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.engine.cutover.overlap import SinkCompared
     from penstock.runner.cutover import Watch
 
-File = Annotated[Path, typer.Argument(help="The pipeline: a .yaml, .sql or .py file.")]
+File = Annotated[Path, typer.Argument(help="The pipeline: a .yaml, .sql or .py file, or its name on the server.")]
 StateFolder = Annotated[
     Path | None, typer.Option("--state-dir", help="Where state is kept. Default: .penstock/NAME beside the file.")
 ]
@@ -47,8 +51,13 @@ def start(
     """Begin from a savepoint of the pipeline, which runs on, and follow it.
 
     The new version reads what the pipeline has read, and keeps what it would store beside its state, out of the way of
-    the sinks. Ctrl-C ends following; the same command goes on with it.
+    the sinks. Ctrl-C ends following; the same command goes on with it. On a server it follows until
+    `finish` or `abort`.
     """
+    on_server = pipeline_on_server(file, state_dir)
+    if on_server is not None:
+        cutover_on_server.start(on_server, new, lose or [], once=once)
+        return
     from penstock.frontends.load import load
     from penstock.runner.cutover import follow, refuse_unsuited
     from penstock.runner.cutover import start as begin
@@ -76,6 +85,10 @@ def start(
 
 def status(file: File, state_dir: StateFolder = None, output: Output = Format.text) -> None:
     """Show how far the new version is."""
+    on_server = pipeline_on_server(file, state_dir)
+    if on_server is not None:
+        cutover_on_server.status(on_server, output)
+        return
     from penstock.reports.codec import plain
     from penstock.runner.cutover import status as ask
 
@@ -95,6 +108,10 @@ def status(file: File, state_dir: StateFolder = None, output: Output = Format.te
 
 def compare(file: File, state_dir: StateFolder = None, output: Output = Format.text) -> None:
     """Compare what both versions have given out since the savepoint, sink by sink. Exit code 1 if that differs."""
+    on_server = pipeline_on_server(file, state_dir)
+    if on_server is not None:
+        cutover_on_server.compare(on_server, output)
+        return
     from penstock.reports.codec import plain
     from penstock.runner.cutover import compare as look
 
@@ -105,9 +122,7 @@ def compare(file: File, state_dir: StateFolder = None, output: Output = Format.t
         print_json({**plain(now), "behind": now.behind, "sinks": plain(found)})
     else:
         out.print(_standing(now))
-        out.print(_compared(found))
-        for one in found:
-            _show(one)
+        print_compared(found)
     if any(one.compared is not None and one.compared.verdict == "differs" for one in found):
         raise typer.Exit(1)
 
@@ -116,8 +131,13 @@ def finish(file: File, state_dir: StateFolder = None, output: Output = Format.te
     """Stop the pipeline after its batch, and put the new version in its place.
 
     A savepoint is taken of the pipeline as it was. Run the new version afterwards: it goes on where the pipeline
-    stopped, with its own state and the pipeline's sinks. Whatever happens, the state is the old one or the new one.
+    stopped, with its own state and the pipeline's sinks; a server runs it by itself. Whatever happens, the state is the
+    old one or the new one.
     """
+    on_server = pipeline_on_server(file, state_dir)
+    if on_server is not None:
+        cutover_on_server.finish(on_server, output)
+        return
     from penstock.reports.codec import plain
     from penstock.runner.cutover import finish as cut_over
 
@@ -133,6 +153,10 @@ def finish(file: File, state_dir: StateFolder = None, output: Output = Format.te
 
 def abort(file: File, state_dir: StateFolder = None) -> None:
     """Give the cut-over up: what was made for it goes, and the pipeline is as it was."""
+    on_server = pipeline_on_server(file, state_dir)
+    if on_server is not None:
+        cutover_on_server.abort(on_server)
+        return
     from penstock.runner.cutover import abort as give_up
 
     loaded, state = _found(file, state_dir)
@@ -167,6 +191,20 @@ def _standing(now: Standing) -> Text:
 
 
 _HOW = {"batches": "by batch", "time": "by event time", "new rows": "rows of the new version", "not compared": "-"}
+
+
+def print_compared(found: tuple[SinkCompared, ...]) -> None:
+    out.print(_compared(found))
+    for one in found:
+        _show(one)
+
+
+def read_compared(found: Sequence[Mapping[str, Any]]) -> tuple[SinkCompared, ...]:
+    """What a server has sent."""
+    from penstock.engine.cutover.overlap import SinkCompared
+    from penstock.reports.codec import read
+
+    return tuple(read(SinkCompared, json.dumps(one)) for one in found)
 
 
 def _compared(found: tuple[SinkCompared, ...]) -> Table:

@@ -36,18 +36,18 @@ def awaited(client: Client, asked: Mapping[str, Any], *, wait: bool = True) -> d
 
     found = dict(asked)
     path = f"/pipelines/{part(found['pipeline'])}/operations/{part(found['id'])}"
-    with _shown(found) as show:
+    with shown(found) as show:
         while wait and found["state"] in ("waiting", "running"):
             time.sleep(_EVERY)
             found = client.get(path)
             show(found)
     if found["state"] == "failed":
-        raise _failed(found)
+        raise failed(found)
     return found
 
 
 @contextmanager
-def _shown(found: Mapping[str, Any]) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def shown(found: Mapping[str, Any]) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """What it is at, on a terminal."""
     if not err.is_terminal:
         yield lambda _: None
@@ -63,7 +63,7 @@ def _words(found: Mapping[str, Any]) -> str:
     return f"{found['stage']}{share} …"
 
 
-def _failed(found: Mapping[str, Any]) -> PenstockError:
+def failed(found: Mapping[str, Any]) -> PenstockError:
     """As it would have been told here."""
     from penstock.cli.client import told
 

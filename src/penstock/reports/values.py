@@ -180,6 +180,10 @@ class OperationOrder:
     packages: tuple[str, ...] = ()
 
 
+FOLLOWS = "it follows"
+"""How the stage of an operation begins whose new version reads what the pipeline has read."""
+
+
 @dataclass(frozen=True)
 class OperationStatus:
     """How far an operation is; `done` of `total` bytes where they are counted."""

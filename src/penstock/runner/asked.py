@@ -93,6 +93,25 @@ def _state_of(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
         }
 
 
+def _cutover(file: PipelineFile, state: Path, asked: Mapping[str, Any]) -> Any:
+    from penstock.runner.cutover import status
+
+    found, now, following = status(state, file.pipeline.name)
+    return {
+        "file": found.file,
+        "stage": found.stage,
+        "startedAt": found.started_at,
+        "savepoint": found.savepoint,
+        "batch": found.batch,
+        "kept": dict(found.kept),
+        "begun": list(found.begun),
+        "stands": now.stands,
+        "committed": now.committed,
+        "behind": now.behind,
+        "following": following,
+    }
+
+
 def _target(state: Path, asked: Mapping[str, Any]) -> Target:
     from penstock.runner.state import Target
 
@@ -120,6 +139,7 @@ _VERBS: Mapping[str, Callable[[PipelineFile, Path, Mapping[str, Any]], Any]] = {
     "savepoint_delete": _savepoint_delete,
     "state": _state,
     "state_of": _state_of,
+    "cutover": _cutover,
 }
 
 

@@ -41,6 +41,7 @@ from penstock.graph.nodes import Graph
 from penstock.graph.validate import check
 from penstock.reports.savepoint_requests import Requests
 from penstock.reports.savepoints import MANIFEST, Savepoint
+from penstock.runner.ordered import load_ordered
 from penstock.runner.savepoints import create, delete, session_for, take_here
 from penstock.runner.unfinished import finish_batch, unfinished_batch
 from penstock.runner.upgrade import renamed_sinks, upgrade
@@ -100,12 +101,19 @@ def _ready(state: Path, name: str) -> Cutover:
 
 def _new_version(cutover: Cutover) -> Graph:
     """The new version as its file says; raises if that says something else than when the cut-over began."""
-    file = load(Path(cutover.file))
+    file = load(Path(cutover.file)) if cutover.base is None else load_ordered(cutover.file, cutover.base)
     if fingerprint(file.pipeline) != cutover.fingerprint:
         reason = f"{cutover.file} has changed since it began"
         advice = "Put it back as it was, or give it up with `penstock cutover abort` and begin anew."
         raise PenstockError.of("CUTOVER_REFUSED", reason=reason, advice=advice)
     return _checked(file)
+
+
+def has_taken_over(state: Path, file: PipelineFile) -> bool:
+    """Whether the state is that of this very version, as after a cut-over to it."""
+    identity = read_identity(state)
+    found = None if identity is None or identity.version is None else declared(identity.version.document, file)
+    return found is not None and fingerprint(found.file.pipeline) == fingerprint(file.pipeline)
 
 
 def _checked(file: PipelineFile) -> Graph:
@@ -171,8 +179,8 @@ def _noted(state: Path, new: PipelineFile, lose: Collection[str], now: dt.dateti
     assert identity.version is not None
     saved = new_name(now, {one.name for one in found_in(state)})
     before, after = mark_of(identity.version), fingerprint(new.pipeline)
-    place = str(new.path.absolute())
-    cutover = Cutover(identity.name, place, after, before, saved, now.isoformat(), lose=tuple(lose))
+    place, base = str(new.path.absolute()), None if new.base is None else str(new.base)
+    cutover = Cutover(identity.name, place, after, before, saved, now.isoformat(), lose=tuple(lose), base=base)
     note.remove(state)
     note.write(state, cutover)
     return cutover

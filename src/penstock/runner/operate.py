@@ -14,7 +14,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.checkpoint import last_number
+from penstock.engine.checkpoint import last_committed, last_number
+from penstock.engine.cutover.follower import Standing
 from penstock.engine.jars import sets_for
 from penstock.engine.savepoints.journal import pending
 from penstock.engine.savepoints.places import folder_of, read_savepoint
@@ -26,7 +27,9 @@ from penstock.reports.codec import plain
 from penstock.reports.folder import OperationFolder
 from penstock.reports.processes import birth
 from penstock.reports.savepoints import refuse_bad_name
-from penstock.reports.values import OperationEnd, OperationOrder, OperationStatus
+from penstock.reports.values import FOLLOWS, OperationEnd, OperationOrder, OperationStatus
+from penstock.runner.cutover import abort, compare, finish, has_taken_over, start
+from penstock.runner.cutover import follow as follow_on
 from penstock.runner.going_back import go_back_to
 from penstock.runner.logs import RunLog, everything_into
 from penstock.runner.ordered import in_words, load_ordered, obey, unexpected
@@ -147,10 +150,19 @@ class Work:
         refuse_bad_name(name)
         return folder_of(Path(self.asked.get("of") or self.state)) / name
 
+    @property
+    def new_version(self) -> PipelineFile:
+        """The version that is to take over."""
+        return load_ordered(str(self.asked["file"]), self._order.folder)
+
+    def tell_standing(self, found: Standing) -> None:
+        behind = f", {found.behind} behind" if found.behind else ""
+        self.telling.stage(f"{FOLLOWS} and stands after batch {found.stands}{behind}")
+
     @contextmanager
-    def session(self) -> Iterator[SparkSession]:
-        """Spark, as runs of the pipeline have it."""
-        order, pipeline = self._order, self.file.pipeline
+    def session(self, file: PipelineFile | None = None) -> Iterator[SparkSession]:
+        """Spark, as runs of the pipeline have it, or of another version of it."""
+        order, pipeline = self._order, (file or self.file).pipeline
         partitions = pipeline.state.partitions
         conf = {} if partitions is None else {"spark.sql.shuffle.partitions": str(partitions)}
         session = Session(
@@ -222,6 +234,47 @@ def _upgrade(work: Work) -> dict[str, Any]:
     return _upgraded(_carried_over(work))
 
 
+def _cutover(work: Work) -> dict[str, Any]:
+    """Goes on until whoever ends the cut-over asks it to."""
+    work.telling.stage("the new version is given a state of its own")
+    new, name = work.new_version, work.file.pipeline.name
+    with work.session(new) as spark:
+        begun = start(work.file, work.state, new, work.asked.get("lose") or (), spark=spark)
+        found = follow_on(work.state, name, once=False, watch=work.tell_standing, spark=spark)
+    return {"savepoint": begun.savepoint, **_standing(found)}
+
+
+def _compare(work: Work) -> dict[str, Any]:
+    work.telling.stage("what both versions have given out is compared")
+    with work.session(work.new_version) as spark:
+        now, found = compare(work.state, work.file.pipeline.name, spark)
+    return {**_standing(now), "sinks": plain(found)}
+
+
+def _takeover(work: Work) -> dict[str, Any]:
+    work.telling.stage("the new version takes over")
+    name = work.file.pipeline.name
+    try:
+        with work.session() as spark:
+            done = finish(work.state, name, progress=work.telling.progress, watch=work.tell_standing, spark=spark)
+    except PenstockError as error:
+        # One that died in between may have come to the end.
+        if error.code != "CUTOVER_UNKNOWN" or not has_taken_over(work.state, work.file):
+            raise
+        return {"batch": last_committed(work.state / "checkpoint")}
+    return {"batch": done.taken.batch, "savepoint": done.savepoint, "seconds": done.seconds}
+
+
+def _abandon(work: Work) -> dict[str, Any]:
+    work.telling.stage("what was made for the cut-over is removed")
+    abort(work.state, work.file.pipeline.name)
+    return {}
+
+
+def _standing(found: Standing) -> dict[str, Any]:
+    return {"stands": found.stands, "committed": found.committed, "behind": found.behind}
+
+
 def _carried_over(work: Work) -> Upgraded:
     lose, bootstrap = (work.asked.get(key) or () for key in ("lose", "bootstrap"))
     with work.session() as spark:
@@ -243,6 +296,10 @@ _KINDS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     "fork": _fork,
     "rescale": _rescale,
     "upgrade": _upgrade,
+    "cutover": _cutover,
+    "compare": _compare,
+    "takeover": _takeover,
+    "abandon": _abandon,
 }
 
 

@@ -37,5 +37,5 @@ def put_state(state: Path, document: Mapping[str, Any], partitions: int = 2, sta
     offsets.mkdir(parents=True, exist_ok=True)
     conf = {"conf": {"spark.sql.shuffle.partitions": str(partitions)}}
     (offsets / "0").write_text(f"v1\n{json.dumps(conf)}\n", "utf-8")
-    noted = {"name": "a", "version": plain(Version(document, stateful))}
+    noted = {"name": "a", "lineage": "lineage", "epoch": 1, "version": plain(Version(document, stateful))}
     (state / "pipeline.json").write_text(json.dumps(noted), "utf-8")

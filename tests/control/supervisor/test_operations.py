@@ -53,6 +53,11 @@ def operation(kind: OperationKind = "rescale", **changes: Any) -> Operation:
         (operation("rescale"), Seen(), RUN, "nothing"),
         (operation("rescale"), Seen(), None, "begin"),
         (operation("verify"), Seen(), RUN, "begin"),
+        (operation("cutover"), Seen(), RUN, "begin"),
+        (operation("compare"), Seen(), RUN, "begin"),
+        (operation("abandon"), Seen(), RUN, "begin"),
+        (operation("takeover"), Seen(), RUN, "nothing"),
+        (operation("takeover"), Seen(), None, "begin"),
         (operation(begun_at=T0, attempts=1), Seen(True, 5, "x"), None, "nothing"),
         (operation(begun_at=T0, attempts=1), Seen(True, 5, "x", end=DONE), None, "nothing"),
         (operation(begun_at=T0, attempts=1), Seen(False, 5, "x", end=DONE), None, "end"),
@@ -96,6 +101,15 @@ def test_one_after_the_other_but_what_is_only_read_beside_them() -> None:
     assert [item.id for item in in_turn(asked)] == ["v1", "s1", "v2"]
     assert [item.kind for item in asked if holds(item, RUN)] == ["rescale"]
     assert [item.kind for item in asked if holds(item, None)] == ["savepoint", "rescale"]
+
+
+def test_a_new_version_follows_beside_everything_until_it_takes_over() -> None:
+    asked = [operation("cutover", id="c"), operation("savepoint", id="s"), operation("compare", id="v"),
+             operation("takeover", id="t"), operation("abandon", id="a")]  # fmt: skip
+    assert [item.id for item in in_turn(asked)] == ["c", "s", "v", "a"]
+    assert [item.id for item in in_turn([asked[0], asked[3]])] == ["c", "t"]
+    assert [item.kind for item in asked if holds(item, RUN)] == ["takeover"]
+    assert [item.kind for item in asked if holds(item, None)] == ["savepoint", "takeover"]
 
 
 def test_a_run_makes_room_and_none_is_started_meanwhile() -> None:

@@ -131,6 +131,9 @@ class TestFolders:
     def operation(self, name: str, operation: str) -> Path:
         return self.path / name / "operations" / operation
 
+    def version(self, name: str, number: int, kind: str) -> Path:
+        return self.path / name / "versions" / f"{number}.{kind}"
+
     def state(self, name: str) -> Path:
         return self.path / name / "state"
 

@@ -22,6 +22,7 @@ from penstock.control.api.routes import (
     apply,
     charts,
     console,
+    cutover,
     drafts,
     health,
     history,
@@ -64,7 +65,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.state.streams = 0
     guarded = (
-        *(pipelines, savepoints, operations, remembered, rows, apply, drafts),
+        *(pipelines, savepoints, operations, cutover, remembered, rows, apply, drafts),
         *(history, charts, live, alerts, access, targets, reference),
     )
     further = (health.router, health.guarded, login.router, login.guarded, console.router)

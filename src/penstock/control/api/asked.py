@@ -105,6 +105,13 @@ class UpgradeRequest(Asked):
     )
 
 
+class CutoverRequest(Asked):
+    """A new version that is to follow the pipeline."""
+
+    file: FileSent
+    lose: Lose = Field(default_factory=list, description="Sources and steps whose state may be given up.")
+
+
 class PlanOneRequest(Asked):
     file: FileSent
     savepoint: Word | None = Field(None, description="Plan from this savepoint instead of from the state it has.")

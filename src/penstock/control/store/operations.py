@@ -40,16 +40,16 @@ def ask(
 ) -> Operation:
     """Notes what is to be done; raises OPERATION_OPEN if something else changes the state already."""
     found = Operation(f"o{secrets.token_hex(6)}", pipeline, kind, now, by, dict(asked), back_to)
-    if needs_state(found):
-        refuse_open(connection, pipeline)
+    if needs_state(found) or kind == "cutover":
+        refuse_open(connection, pipeline, but="cutover" if kind == "takeover" else None)
     put(connection, [found])
     return found
 
 
-def refuse_open(connection: Connection, pipeline: str) -> None:
-    """Raises OPERATION_OPEN if the state of a pipeline is being changed, or is to be."""
+def refuse_open(connection: Connection, pipeline: str, *, but: OperationKind | None = None) -> None:
+    """Raises OPERATION_OPEN if the state of a pipeline is being changed or is to be, or a new version follows it."""
     for operation in open_ones(connection, pipeline):
-        if needs_state(operation):
+        if operation.kind != but and (needs_state(operation) or operation.kind == "cutover"):
             raise _open(operation)
 
 

@@ -210,6 +210,16 @@ def upgrade(
     return changed
 
 
+def keep_version(connection: Connection, name: str, draft: Draft, *, now: dt.datetime, by: str) -> int:
+    """A version that is not yet the one to run; its number. The same once more has the number that it had."""
+    query = select(versions).where(versions.c.pipeline == name).order_by(versions.c.number.desc()).limit(1)
+    last = connection.execute(query).mappings().one()
+    if (last["kind"], last["text"]) == (draft.kind, draft.text):
+        return int(last["number"])
+    _keep(connection, name, last["number"] + 1, draft, now, by)
+    return int(last["number"]) + 1
+
+
 def steer(
     connection: Connection,
     name: str,

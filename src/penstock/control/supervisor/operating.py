@@ -196,6 +196,9 @@ class Operating:
         asked = dict(operation.asked)
         if "of" in asked:
             asked["of"] = str(self._folders.state(str(asked["of"])))
+        if "fileKind" in asked:
+            place = self._folders.version(operation.pipeline, int(asked["version"]), str(asked["fileKind"]))
+            asked["file"] = str(place)
         order = OperationOrder(
             operation.id,
             operation.kind,
@@ -275,8 +278,14 @@ def _told(operation: Operation) -> str:
         return f"savepoint {found.get('savepoint')} is {'damaged' if damages else 'whole'}"
     if operation.kind == "upgrade":
         return "its state was carried over" if found.get("savepoint") else "its state fitted as it was"
+    if operation.kind == "takeover":
+        return f"version {operation.asked.get('version')} has taken over after batch {found.get('batch')}"
+    if operation.kind in ("cutover", "abandon"):
+        return "nothing follows it any more" if operation.kind == "cutover" else "the cut-over is given up"
+    if operation.kind == "compare":
+        return "it was compared with its new version"
     return PURPOSE[operation.kind]
 
 
 def _short(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in result.items() if key != "damages"}
+    return {key: value for key, value in result.items() if key not in ("damages", "sinks")}

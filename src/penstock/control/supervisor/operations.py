@@ -1,8 +1,9 @@
 """What to do about an operation. Pure: what is known of it comes in, a step and its reason come out.
 
-A savepoint is asked of the run that there is; everything else needs the state for itself, so the run is stopped first
-and a process of its own does the work. One that dies is followed by another: the state folder is found on the old side
-or the new one, and the work goes on from there. After a few it is given up.
+A savepoint is asked of the run that there is. What only reads, or works beside the state, is done by a process of its
+own while the pipeline runs. Everything else needs the state for itself, so the run is stopped first. A process that
+dies is followed by another: the state folder is found on the old side or the new one, and the work goes on from there.
+After a few it is given up.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ STATES: Mapping[OperationKind, State] = {
     "fork": "RESTORING",
     "rescale": "RESCALING",
     "upgrade": "UPGRADING",
+    "takeover": "UPGRADING",
 }
 DONE: Mapping[OperationKind, str] = {
     "savepoint": "savepoint_taken",
@@ -34,6 +36,10 @@ DONE: Mapping[OperationKind, str] = {
     "fork": "forked",
     "rescale": "rescaled",
     "upgrade": "upgraded",
+    "cutover": "cutover_ended",
+    "compare": "cutover_compared",
+    "takeover": "taken_over",
+    "abandon": "cutover_given_up",
 }
 """What is noted on the timeline when one is done."""
 PURPOSE: Mapping[OperationKind, str] = {
@@ -43,7 +49,13 @@ PURPOSE: Mapping[OperationKind, str] = {
     "fork": "it is to begin from a savepoint",
     "rescale": "its state is to be divided anew",
     "upgrade": "its state is to be carried over",
+    "cutover": "a new version is to follow it",
+    "compare": "it is to be compared with its new version",
+    "takeover": "its new version is to take over",
+    "abandon": "a cut-over is to be given up",
 }
+BESIDE: frozenset[OperationKind] = frozenset({"verify", "cutover", "compare", "abandon"})
+"""Those that leave the state alone, so that runs and other operations go on beside them."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +91,18 @@ NOTHING = Step("nothing")
 
 def needs_state(operation: Operation) -> bool:
     """Whether no run may have the state meanwhile."""
-    return operation.kind not in ("savepoint", "verify")
+    return operation.kind != "savepoint" and operation.kind not in BESIDE
 
 
 def holds(operation: Operation, run: Run | None) -> bool:
     """Whether it decides what becomes of runs: one that is there has to stop, or none may be started."""
-    return operation.kind != "verify" and (run is None or needs_state(operation))
+    return operation.kind not in BESIDE and (run is None or needs_state(operation))
 
 
 def in_turn(operations: Sequence[Operation]) -> list[Operation]:
-    """Those that it is the turn of: the first, and savepoints that are only read."""
-    first = next((item for item in operations if item.kind != "verify"), None)
-    return [item for item in operations if item is first or item.kind == "verify"]
+    """Those that it is the turn of: the first, and what is done beside it."""
+    first = next((item for item in operations if item.kind not in BESIDE), None)
+    return [item for item in operations if item is first or item.kind in BESIDE]
 
 
 def evidence(operation: Operation, status: OperationStatus | None) -> str:

@@ -80,7 +80,9 @@ class Run:
         return self.ended_at is None
 
 
-OperationKind = Literal["savepoint", "verify", "restore", "fork", "rescale", "upgrade"]
+OperationKind = Literal[
+    "savepoint", "verify", "restore", "fork", "rescale", "upgrade", "cutover", "compare", "takeover", "abandon"
+]
 OperationOutcome = Literal["done", "failed"]
 
 
@@ -270,6 +272,8 @@ class Folders(Protocol):
     def run(self, name: str, run: str) -> Path: ...
 
     def operation(self, name: str, operation: str) -> Path: ...
+
+    def version(self, name: str, number: int, kind: str) -> Path: ...
 
     def state(self, name: str) -> Path: ...
 

@@ -57,6 +57,8 @@ class Cutover:
     """Rows of state by step that went on."""
     begun: tuple[str, ...] = ()
     """Steps whose state began empty."""
+    base: str | None = None
+    """Where relative paths in the file start, if that is not beside it."""
 
 
 @dataclass(frozen=True)
