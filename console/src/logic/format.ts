@@ -87,6 +87,6 @@ export function clock(at: string | number, now: number): string {
   return sameDay ? CLOCK.format(date) : `${DAY.format(date)} ${CLOCK.format(date)}`;
 }
 
-export function plural(number: number, noun: string): string {
-  return `${exact(number)} ${noun}${number === 1 ? "" : "s"}`;
+export function plural(number: number, noun: string, many = `${noun}s`): string {
+  return `${exact(number)} ${number === 1 ? noun : many}`;
 }

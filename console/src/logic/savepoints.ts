@@ -4,7 +4,8 @@ import { bytes, exact, utc } from "./format";
 
 const WORDS: Record<Operation["kind"], string> = {
   savepoint: "Taking a savepoint", verify: "Verifying a savepoint", restore: "Going back to a savepoint", fork: "Forking from a savepoint",
-  rescale: "Dividing the state anew", upgrade: "Carrying the state over to the new version",
+  rescale: "Dividing the state anew", upgrade: "Carrying the state over to the new version", cutover: "A new version beside it",
+  compare: "Comparing it with the new version", takeover: "Letting the new version take over", abandon: "Giving the new version up",
 };
 
 /** A kind that a newer server may have is told by its name. */
@@ -24,6 +25,7 @@ export function outcome({ kind, state, reason, result }: Operation): string {
   if (kind === "verify") return damages > 0 ? `${damages} of its files are damaged.` : `All ${exact(Number(result.files ?? 0))} files are as they were written.`;
   const savepoint = typeof result.savepoint === "string" ? ` ${result.savepoint}` : "";
   if (kind === "savepoint") return `Savepoint${savepoint} is there.`;
+  if (kind === "takeover") return `The new version goes on after batch ${exact(Number(result.batch ?? 0))}.`;
   if (kind === "restore") return `It goes on from${savepoint}.`;
   return "Done.";
 }

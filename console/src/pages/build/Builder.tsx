@@ -16,6 +16,7 @@ import { Confirm } from "../../ui/Dialog";
 import { Loading, Mistakes } from "../../ui/states";
 import { useToasts } from "../../ui/toasts";
 import { draftOf, keepDraft } from "../edit/drafts";
+import { RunBeside } from "../edit/RunBeside";
 import { useApply, useChecked, useGuard, usePlan, useSettled } from "../edit/editing";
 import { PlanView } from "../edit/PlanView";
 import "./build.css";
@@ -131,6 +132,7 @@ export function Builder({ path, initial, draft: key, name, fork }: Props) {
           ) : (
             <>
               <button type="button" className={plan.data ? "" : "primary"} disabled={text === initial || plan.isPending || wrong} onClick={() => plan.mutate(null)}>{plan.isPending ? "Planning…" : "Plan"}</button>
+              {plan.data?.changes && <RunBeside name={name} file={{ path, text }} plan={plan.data} begun={() => keepDraft(key, initial, initial)} />}
               {plan.data?.changes && <button type="button" className="primary" disabled={apply.isPending} onClick={() => plan.data && go(plan.data)}>{apply.isPending ? "Applying…" : "Apply"}</button>}
             </>
           )}

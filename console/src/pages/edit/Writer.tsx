@@ -10,6 +10,7 @@ import "./edit.css";
 import { draftOf, keepDraft } from "./drafts";
 import { useApply, useChecked, useGuard, usePlan } from "./editing";
 import { PlanView } from "./PlanView";
+import { RunBeside } from "./RunBeside";
 
 const CodeEditor = lazy(() => import("./CodeEditor"));
 
@@ -68,6 +69,7 @@ export function Writer({ path, initial, draft, name }: Props) {
           <button type="button" className={plan.data ? "" : "primary"} disabled={!changed || plan.isPending || Boolean(checked.error)} onClick={() => plan.mutate(null)}>
             {plan.isPending ? "Planning…" : "Plan"}
           </button>
+          {plan.data?.changes && name !== undefined && !other && <RunBeside name={name} file={{ path, text }} plan={plan.data} begun={() => keepDraft(draft, initial, initial)} />}
           {plan.data?.changes && (
             <button type="button" className="primary" disabled={apply.isPending} onClick={() => plan.data && ask(plan.data)}>
               {apply.isPending ? "Applying…" : name === undefined ? "Create and start" : "Apply"}

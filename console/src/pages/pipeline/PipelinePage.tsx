@@ -25,6 +25,7 @@ const RunsTab = lazy(() => import("./tabs/RunsTab"));
 const SpecTab = lazy(() => import("./tabs/SpecTab"));
 const ProblemsTab = lazy(() => import("./tabs/ProblemsTab"));
 const SavepointsTab = lazy(() => import("./tabs/SavepointsTab"));
+const CutoverTab = lazy(() => import("./tabs/CutoverTab"));
 const EventsTab = lazy(() => import("./tabs/EventsTab"));
 
 interface Tab {
@@ -40,6 +41,7 @@ const TABS: readonly Tab[] = [
   { part: "dead", title: "Dead letters", role: "operator", show: (pipeline) => <DeadTab pipeline={pipeline} /> },
   { part: "late", title: "Late rows", role: "operator", show: (pipeline) => <LateTab pipeline={pipeline} /> },
   { part: "savepoints", title: "Savepoints", show: (pipeline) => <SavepointsTab pipeline={pipeline} /> },
+  { part: "cutover", title: "Cut-over", show: (pipeline) => <CutoverTab pipeline={pipeline} /> },
   { part: "logs", title: "Logs", show: ({ name }) => <LogsTab name={name} /> },
   { part: "problems", title: "Problems", show: ({ name }) => <ProblemsTab name={name} /> },
   { part: "batches", title: "Batches", show: ({ name }) => <BatchesTab name={name} /> },
