@@ -93,7 +93,7 @@ class Site:
     ) -> None:
         # The server first: it would start anew what is killed.
         kill(self.server.pid)
-        self.server.wait(30)
+        self.server.wait(90)
         for pid in self.processes():
             kill(pid)
         until(lambda: not self.processes(), "that all has ended", 90)

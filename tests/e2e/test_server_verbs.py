@@ -83,7 +83,7 @@ def test_the_first_start_prints_the_token_once_and_keeps_it_for_its_owner(tmp_pa
         )
         assert "penstock_store_up 1.0" in metrics.text
         site.server.signal(signal.SIGTERM)
-        assert site.server.wait(20) == 0
+        assert site.server.wait(90) == 0
         again = site.serve()
         assert "pst_" not in again.text
 
@@ -130,7 +130,7 @@ def test_a_server_that_ends_or_is_killed_leaves_runs_alone_and_the_next_adopts_t
         runners = [pid for pid in site.processes() if pid != site.server.pid]
         for number in (signal.SIGKILL, signal.SIGTERM):
             site.server.signal(number)
-            site.server.wait(20)
+            site.server.wait(90)
             assert [pid for pid in runners if is_running(pid)] == runners
             counted = batches(site)
             site.serve()
@@ -365,7 +365,7 @@ def test_logs_of_several_pipelines_are_filtered_and_followed(
         site.mode("clicks", "mistake")
         process.wait_until(lambda: "ERROR" in process.text, "the error comes", every=0.1)
         process.signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(90) == 130
     assert "begins" not in process.text
     assert process.text.count("\n    org.apache.spark.Something: it went wrong\n") == 1
 
@@ -413,7 +413,7 @@ def test_who_follows_goes_on_when_the_server_is_back_and_sees_every_line_once(
             shows(logs, write_lines(log, range(10, 60)))
             write_lines(log, range(60, 80))
             site.server.signal(signal.SIGKILL)
-            site.server.wait(20)
+            site.server.wait(90)
             for process in followers:
                 shows(process, "trying again")
             last = write_lines(log, range(80, 100))
@@ -426,12 +426,12 @@ def test_who_follows_goes_on_when_the_server_is_back_and_sees_every_line_once(
             penstock("token", "revoke", next(each["id"] for each in listed if each["name"] == "reader"))
             assert penstock("delete", "orders", "--yes", "--wait").code == 0
             site.server.signal(signal.SIGTERM)
-            assert site.server.wait(20) == 0
+            assert site.server.wait(90) == 0
             for process in (logs, states):
                 shows(process, "trying again", 2)
             last = write_lines(log, range(100, 120))
             site.serve()
-            assert (refused.wait(30), gone.wait(30)) == (4, 3)
+            assert (refused.wait(90), gone.wait(90)) == (4, 3)
             shows(logs, last)
             assert penstock("stop", "clicks", "--wait").code == 0
             shows(states, "clicks STOPPED")
@@ -439,7 +439,7 @@ def test_who_follows_goes_on_when_the_server_is_back_and_sees_every_line_once(
                 assert process.text.count("trying again") == process.text.count("the server answers again") == 2
                 assert process.text.count("no server answers at") == 2
                 process.signal(signal.SIGINT)
-                assert process.wait(20) == 130
+                assert process.wait(90) == 130
         shown = [int(number) for number in re.findall(r"clicks INFO    <(\d+)>", logs.text)]
         assert shown == list(range(120))
         assert logs.text.count("begins") == 2

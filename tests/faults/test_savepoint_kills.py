@@ -16,6 +16,7 @@ from penstock.engine.savepoints.verify import verify
 from penstock.frontends.load import load
 from penstock.reports.savepoint_requests import Asked, Requests
 from penstock.runner.savepoints import create
+from penstock.testing import shared_session
 from penstock.testing.processes import LIGHT, Process, penstock
 
 pytestmark = pytest.mark.spark
@@ -51,7 +52,7 @@ def kill_while_saving(victim: Victim, name: str, point: str, log: Path) -> None:
 def test_a_kill_in_a_restore_leaves_the_old_side_or_the_new_one(tmp_path: Path) -> None:
     victim = Victim(tmp_path / "victim", SINKS, files=4)
     victim.crashes.kill_at("batch.start", 2)
-    create(load(victim.pipeline), victim.state, Wish("middle"))
+    create(load(victim.pipeline), victim.state, Wish("middle"), spark=shared_session())
     assert whole(victim) == ["middle"]
     victim.finish()
 
@@ -66,7 +67,7 @@ def test_a_kill_in_a_restore_leaves_the_old_side_or_the_new_one(tmp_path: Path) 
 def test_a_kill_at_each_point_of_saving_and_restoring(tmp_path: Path) -> None:
     victim = Victim(tmp_path / "victim", SINKS, files=6)
     victim.crashes.kill_at("batch.start", 2)
-    create(load(victim.pipeline), victim.state, Wish("first"))
+    create(load(victim.pipeline), victim.state, Wish("first"), spark=shared_session())
     for point in SAVEPOINT_POINTS:
         name = point.replace(".", "-")
         kill_while_saving(victim, name, point, tmp_path / "save.log")

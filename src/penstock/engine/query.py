@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 _MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = str((1 << 31) - 1)
 _LOOK_SECONDS = 1.0
-_BETWEEN = ("SystemClock.waitTillTime(",)
+_BETWEEN = "SystemClock.waitTillTime("
 """Where Spark's loop waits between two batches, and nowhere else."""
+_TOP_FRAMES = 6
 
 
 class RunningPipeline:
@@ -206,14 +207,9 @@ class RunningPipeline:
         assert self.query is not None
         thread = self._leave_loop().queryExecutionThread()
         # It may just have looked whether to go on, and begin: to stop it then would leave a batch that is only planned.
-        while thread.isAlive() and not self._sleeps(thread):
+        while thread.isAlive() and not _sleeps(thread):
             time.sleep(0.01)
         self.stop()
-
-    def _sleeps(self, thread: Any) -> bool:
-        """Whether the loop waits for its next turn, and not in a batch or on the way to one."""
-        jvm: Any = self.spark._jvm
-        return any(place in str(jvm.java.util.Arrays.toString(thread.getStackTrace())) for place in _BETWEEN)
 
     def _leave_loop(self) -> Any:
         """Tells Spark's loop that it has ended.
@@ -317,3 +313,9 @@ class RunningPipeline:
         cause = failure if isinstance(failure, Exception) else error
         problem = runtime_problem(cause, batch=self._seen + 1, log=self.log, checkpoint=self.state.path)
         return PenstockError(problem)
+
+
+def _sleeps(thread: Any) -> bool:
+    """Whether Spark's loop waits for its next turn, and is not in a batch or on the way to one."""
+    frames = thread.getStackTrace()
+    return any(_BETWEEN in str(frames[place]) for place in range(min(len(frames), _TOP_FRAMES)))

@@ -76,10 +76,19 @@ class SessionOptions:
     archive_to: Path | None = None
 
 
+_current: Session | None = None
+"""The session of this process."""
+
+
 class Session:
-    """A Spark session together with the JVM it lives in."""
+    """A Spark session together with the JVM it lives in. PySpark knows one for each process, and so there is one."""
 
     def __init__(self, options: SessionOptions) -> None:
+        global _current
+        if _current is not None and _current.usable:
+            # PySpark would hand out that one, and end it when this one is stopped.
+            raise RuntimeError("this process has a Spark session already")
+        _forget()
         self._own_scratch = options.scratch is None
         self.scratch = options.scratch or Path(tempfile.mkdtemp(prefix="penstock-"))
         self.log = options.log or self.scratch / "spark.log"
@@ -102,6 +111,15 @@ class Session:
             self._remove_scratch()
             raise
         self.spark = self._connect(options)
+        _current = self
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be worked with: after an error in its scheduler a context is stopped, and Java lives on."""
+        try:
+            return self.jvm.alive and not self.spark._jsc.sc().isStopped()
+        except Exception:
+            return False
 
     def _connect(self, options: SessionOptions) -> SparkSession:
         from pyspark.sql import SparkSession
@@ -127,19 +145,17 @@ class Session:
 
     def stop(self) -> None:
         """Ends session and JVM, and removes what was temporary."""
-        from pyspark import SparkContext
-
         try:
             if self.jvm.alive:
                 self.spark.stop()
         finally:
             self.jvm.stop()
-            # PySpark keeps its gateway for the process; forget it so that a later session can have its own.
-            SparkContext._gateway = SparkContext._jvm = None
+            _forget(self)
             self._remove_scratch()
 
     def kill(self) -> None:
         self.jvm.kill()
+        _forget(self)
         self._remove_scratch()
 
     def _remove_scratch(self) -> None:
@@ -149,6 +165,18 @@ class Session:
         keep = None if self._own_scratch else self.log
         if keep is None or self.scratch not in keep.parents:
             shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _forget(session: Session | None = None) -> None:
+    """Lets PySpark forget a session that has ended, and the gateway to it, so that a later one can have its own."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    global _current
+    if session is None or session is _current:
+        _current = None
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
 
 
 def _silence_lost_counts(spark: SparkSession) -> None:

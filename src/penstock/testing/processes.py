@@ -69,11 +69,19 @@ class Process:
 
     def wait_until(self, condition: Callable[[], object], what: str, every: float = 0.01) -> None:
         """Polls while the process lives; its early end is a failure that shows what it printed."""
+        met = False
+
+        def look() -> bool:
+            # What is looked for may be there for a moment only.
+            nonlocal met
+            met = bool(condition())
+            return met or not self.alive
+
         try:
-            until(lambda: condition() or not self.alive, what, every=every)
+            until(look, what, every=every)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text}") from None
-        assert condition(), f"ended with {self.process.returncode} before: {what}\n{self.text}"
+        assert met or condition(), f"ended with {self.process.returncode} before: {what}\n{self.text}"
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -27,9 +27,9 @@ def shared_session(jars: Iterable[str] = ()) -> SparkSession:
     """
     global _session, _jars
     needed = tuple(jars)
-    if _session is None or not _usable(_session) or not {*needed} <= {*_jars}:
+    if _session is None or not _session.usable or not {*needed} <= {*_jars}:
         wanted = tuple(dict.fromkeys((*_jars, *obtainable(_welcome), *needed)))
-        if _session is not None and not _usable(_session):
+        if _session is not None and not _session.usable:
             warnings.warn(f"a new Spark is started, as {_obituary(_session)}", stacklevel=2)
         _end()
         conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.noDataProgressEventInterval": "100"}
@@ -43,14 +43,6 @@ def welcome_jars(*names: str) -> None:
     """Sets of jars that the session gets when it starts, whoever starts it, as far as they can be had."""
     global _welcome
     _welcome = names
-
-
-def _usable(session: Session) -> bool:
-    """A context that has met an error in its scheduler is stopped, and the JVM lives on."""
-    try:
-        return session.jvm.alive and not session.spark._jsc.sc().isStopped()
-    except Exception:
-        return False
 
 
 def _obituary(session: Session) -> str:
@@ -70,9 +62,9 @@ def _tail(path: Path, lines: int = 20) -> list[str]:
 
 def _end() -> None:
     global _session
-    if _session is not None and _session.jvm.alive:
+    if _session is not None:
         atexit.unregister(_session.stop)
-        _session.stop()
+        (_session.stop if _session.jvm.alive else _session.kill)()
     _session = None
 
 

@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.control import asking
 from penstock.control.auth.roles import Role
+from penstock.engine.inspection.writing import plain
+from penstock.runner.state import Target, overview, shown
+from penstock.testing import shared_session
 
 if TYPE_CHECKING:
     from tests.conftest import Project
@@ -75,25 +78,20 @@ def test_what_became_of_rows_is_told_and_they_are_fed_back(
     assert server.client(Role.VIEWER).get("/api/v1/pipelines/demo/dead").status_code == 403
 
     kept = operator.get("/api/v1/pipelines/demo/state").json()
-    overview = json.loads(CliRunner().invoke(app, ["state", *file, "--format", "json"]).stdout)
-    assert [one["step"] for one in kept["steps"]] == ["minutes"]
-    assert {**kept["steps"][0], "partitions": kept["partitions"]} == overview["steps"][0]
-    lines = CliRunner().invoke(app, ["state", *file, "--step", "minutes", "--format", "json"]).stdout.splitlines()
-    rows = [json.loads(line) for line in lines]
+    (held,) = overview(Target(state), spark=shared_session()).steps
+    assert [(one["step"], one["rows"], one["bytes"]) for one in kept["steps"]] == [(held.step, held.rows, held.bytes)]
     of_step = operator.get("/api/v1/pipelines/demo/state/minutes").json()
+    with shown(Target(state), "minutes", spark=shared_session()) as found:
+        rows = [plain(each) for table in found.tables for each in table.to_pylist()]
     assert (of_step["rows"], of_step["whole"], of_step["batch"]) == (rows, True, kept["batch"])
     assert server.client(Role.VIEWER).get("/api/v1/pipelines/demo/state/minutes").status_code == 403
     assert operator.get("/api/v1/pipelines/demo/state?savepoint=none").status_code == 404
-    assert operator.get("/api/v1/pipelines/demo/state/nobody").status_code in (404, 422)
 
     with listening(server) as url:
         monkeypatch.setenv("PENSTOCK_URL", url)
         monkeypatch.setenv("PENSTOCK_TOKEN", server.token(Role.OPERATOR))
         monkeypatch.chdir(project.folder)
         assert json.loads(command("ledger", "demo", "--windows")) == windows["items"]
-        shown = CliRunner().invoke(app, ["state", "demo", "--step", "minutes"])
-        assert shown.stdout.startswith("minutes after batch"), shown.output
-        assert len(shown.stdout.splitlines()) == len(rows) + 2
         told = CliRunner().invoke(app, ["ledger", "demo"])
         assert (told.exit_code, "rows 6" in told.stdout) == (0, True)
         dry = json.loads(command("replay", "dead", "demo", "--dry-run"))

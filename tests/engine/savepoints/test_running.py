@@ -21,6 +21,7 @@ from penstock.errors import PenstockError
 from penstock.frontends.load import load
 from penstock.graph.build import build
 from penstock.runner.savepoints import create
+from penstock.testing import shared_session
 
 if TYPE_CHECKING:
     from tests.conftest import Project
@@ -186,8 +187,8 @@ def test_a_pipeline_that_ended_well_is_saved_as_it_is(tmp_path: Path) -> None:
     victim = Victim(tmp_path / "victim", ("window_table",), files=3)
     course(build(load(victim.pipeline)), victim.state)
 
-    first, folder = create(load(victim.pipeline), victim.state, Wish("first"))
-    _, again = create(load(victim.pipeline), victim.state, Wish("second"))
+    first, folder = create(load(victim.pipeline), victim.state, Wish("first"), spark=shared_session())
+    _, again = create(load(victim.pipeline), victim.state, Wish("second"), spark=shared_session())
 
     # A batch without rows follows the last file: the watermark has moved, and windows are closed.
     last = Ledger(victim.state / "ledger.db").entries()[-1].batch
@@ -205,5 +206,5 @@ def test_of_a_pipeline_that_has_done_nothing_there_is_nothing_to_save(tmp_path: 
     run_through(victim.pipeline, victim.state)
 
     with pytest.raises(PenstockError) as raised:
-        create(load(victim.pipeline), victim.state, Wish())
+        create(load(victim.pipeline), victim.state, Wish(), spark=shared_session())
     assert raised.value.code == "SAVEPOINT_NOTHING"
