@@ -46,7 +46,19 @@ PAGES = (
     *(
         f"/pipelines/engagement{part}"
         for part in (
-            *("", "/ledger", "/dead", "/late", "/savepoints", "/logs", "/problems", "/batches", "/runs", "/events"),
+            *(
+                "",
+                "/ledger",
+                "/dead",
+                "/late",
+                "/savepoints",
+                "/cutover",
+                "/logs",
+                "/problems",
+                "/batches",
+                "/runs",
+                "/events",
+            ),
             *("/spec", "/edit"),
         )
     ),
@@ -286,6 +298,55 @@ def test_an_edit_shows_its_mistakes_then_its_cost_and_is_applied(browser: Browse
 
 
 # --- logs --------------------------------------------------------------------------------------------------
+
+
+def test_a_new_version_runs_beside_is_compared_and_takes_over_or_is_given_up(
+    browser: Browser, console: Console
+) -> None:
+    console.apply("beside")
+    document = console.ask("/pipelines/beside/description")["document"]
+    put_state(DataFolder(console.data).state("beside"), document, stateful=("articles",))
+    text = console.ask("/pipelines/beside/versions/1")["text"].replace("count(*)", "count(*), longest: max(ms)")
+    with opened(browser, console.url, console.token_of("author")) as page:
+        loaded(page, "/pipelines/beside/cutover")
+        page.get_by_text("No new version follows it").wait_for()
+        page.get_by_role("link", name="Edit beside").click()
+        begin_beside(page, text)
+        page.get_by_role("button", name="Compare").click()
+        comparison = page.get_by_role("region", name="Comparison")
+        comparison.get_by_text("1 sink would hold other rows").wait_for()
+        assert comparison.get_by_role("row", name=re.compile("^store")).inner_text().split()[:4] == [
+            "store", "differs", "1,204", "1",
+        ]  # fmt: skip
+        assert "+ article: a7, views: 2" in comparison.locator("pre").inner_text()
+        page.get_by_role("button", name="Give up…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Give up").click()
+        page.get_by_text("No new version follows it").wait_for()
+        assert console.pipeline("beside")["version"] == 1
+
+        page.get_by_role("link", name="Edit beside").click()
+        begin_beside(page, text)
+        page.get_by_role("button", name="Take over…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Take over").click()
+        page.get_by_text("No new version follows it").wait_for()
+        assert console.pipeline("beside")["version"] == 2
+    with opened(browser, console.url, console.token_of("viewer")) as page:
+        loaded(page, "/pipelines/beside/cutover")
+        assert page.get_by_role("link", name="Edit beside").count() == 0
+    console.send("DELETE", "/pipelines/beside")
+
+
+def begin_beside(page: Page, text: str) -> None:
+    """Writes the file of a new version, and lets it follow."""
+    editor = page.get_by_role("textbox", name="Text of beside.yaml")
+    editor.press("Control+a")
+    editor.press("Delete")
+    page.keyboard.insert_text(text)
+    page.get_by_text("The file is sound").wait_for()
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_role("button", name="Run beside").click()
+    page.get_by_role("heading", name="Version 2 beside version 1").wait_for()
+    page.get_by_text("it follows and stands after batch 7").first.wait_for()
 
 
 def test_logs_are_text_and_are_followed_filtered_and_paused(browser: Browser, console: Console) -> None:
