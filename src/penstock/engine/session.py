@@ -85,10 +85,11 @@ class Session:
 
     def __init__(self, options: SessionOptions) -> None:
         global _current
-        if _current is not None and _current.usable:
-            # PySpark would hand out that one, and end it when this one is stopped.
-            raise RuntimeError("this process has a Spark session already")
-        _forget()
+        if _current is not None:
+            if _current.usable:
+                # PySpark would hand out that one, and end it when this one is stopped.
+                raise RuntimeError("this process has a Spark session already")
+            _forget(_current)
         self._own_scratch = options.scratch is None
         self.scratch = options.scratch or Path(tempfile.mkdtemp(prefix="penstock-"))
         self.log = options.log or self.scratch / "spark.log"
@@ -167,13 +168,13 @@ class Session:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def _forget(session: Session | None = None) -> None:
+def _forget(session: Session) -> None:
     """Lets PySpark forget a session that has ended, and the gateway to it, so that a later one can have its own."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     global _current
-    if session is None or session is _current:
+    if session is _current:
         _current = None
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
