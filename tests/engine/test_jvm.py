@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock.engine import jvm
 from penstock.engine.jvm import MODULE_OPTIONS, Jvm, JvmOptions, command, find_java
-from penstock.engine.session import DEFAULTS, FIXED, SessionOptions, cores, spark_conf
+from penstock.engine.session import DEFAULTS, FIXED, Session, SessionOptions, cores, spark_conf
 from penstock.errors import PenstockError
 
 
@@ -149,6 +149,13 @@ def test_no_java_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PenstockError) as raised:
         find_java()
     assert raised.value.code == "JAVA_MISSING"
+
+
+@pytest.mark.spark
+def test_a_process_has_one_session(spark: SparkSession) -> None:
+    with pytest.raises(RuntimeError, match="already"):
+        Session(SessionOptions())
+    assert spark.range(3).count() == 3
 
 
 @pytest.mark.spark
