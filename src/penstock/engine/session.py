@@ -85,21 +85,18 @@ class Session:
 
     def __init__(self, options: SessionOptions) -> None:
         global _current
-        if _current is not None:
-            if _current.usable:
-                # PySpark would hand out that one, and end it when this one is stopped.
-                raise RuntimeError("this process has a Spark session already")
-            _forget(_current)
         self._own_scratch = options.scratch is None
         self.scratch = options.scratch or Path(tempfile.mkdtemp(prefix="penstock-"))
         self.log = options.log or self.scratch / "spark.log"
         atexit.register(self._remove_scratch)
         try:
+            conf = spark_conf(options, self.scratch)
+            _refuse_second()
             self.jvm = Jvm(
                 JvmOptions(
                     scratch=self.scratch,
                     log=self.log,
-                    conf=spark_conf(options, self.scratch),
+                    conf=conf,
                     memory=options.driver_memory or default_memory(),
                     packages=options.packages,
                     hidden=options.hidden,
@@ -166,6 +163,15 @@ class Session:
         keep = None if self._own_scratch else self.log
         if keep is None or self.scratch not in keep.parents:
             shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _refuse_second() -> None:
+    """PySpark would hand out the session that is there, and end it when the second one is stopped."""
+    if _current is None:
+        return
+    if _current.usable:
+        raise RuntimeError("this process has a Spark session already")
+    _forget(_current)
 
 
 def _forget(session: Session) -> None:
