@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +26,14 @@ class Real(Console):
         config = folder / "server.yaml"
         config.write_text(CONFIG, "utf-8")
         Site.__init__(self, folder, "--config", config, fake=False)
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Waits; if in vain, it tells what has happened instead."""
+        try:
+            until(condition, what, 300, every=0.5)
+        except AssertionError as error:
+            happened = [f"{each['at']} {each['text']}" for each in self.ask("/events?pipeline=drawn&limit=30")["items"]]
+            raise AssertionError("\n".join([str(error), *happened])) from None
 
 
 CONFIG = """\
@@ -215,10 +223,8 @@ def edited(page: Page, real: Real) -> None:
     plan.get_by_role("heading", name="upgrade drawn").wait_for(timeout=120_000)
     assert "counts" in plan.locator(".flow-diff .comes").all_inner_texts()[0]
     page.get_by_role("button", name="Apply").click()
-    until(
-        lambda: real.pipeline("drawn")["observedGeneration"] == real.pipeline("drawn")["generation"], "it is seen", 60
-    )
-    until(lambda: real.pipeline("drawn")["rowsLate"] > 0, "rows come late", 300, every=0.5)
+    real.until(lambda: real.pipeline("drawn")["version"] == 2, "that it is another version")
+    real.until(lambda: real.pipeline("drawn")["rowsLate"] > 0, "rows come late")
     page.goto("/pipelines/drawn/late")
     page.get_by_role("table", name="Late rows").locator("tbody tr").first.wait_for(timeout=120_000)
     page.goto("/pipelines/drawn/batches")
