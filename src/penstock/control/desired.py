@@ -320,3 +320,4 @@ def _do(connection: Connection, step: Step, grant: Grant, now: dt.datetime) -> N
         pipelines.steer(connection, step.name, revision=step.revision, now=now, desired=desired, target=step.target)
     else:
         pipelines.mark_for_deletion(connection, step.name, revision=step.revision, now=now)
+        operations.cancel_following(connection, step.name, grant.who)

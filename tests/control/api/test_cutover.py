@@ -84,6 +84,16 @@ def test_finishing_makes_it_the_version_to_run_and_knows_the_way_back(server: Se
     assert (late.status_code, late.json()["code"]) == (409, "OPERATION_OPEN")
 
 
+@pytest.mark.parametrize("way", ["delete", "prune"])
+def test_a_pipeline_that_is_deleted_is_followed_no_more(server: Server, following: Client, way: str) -> None:
+    if way == "delete":
+        assert following.delete(A).status_code == 202
+    else:
+        assert following.post("/api/v1/apply", {"files": [], "absent": "delete"}).status_code == 200
+    (found,) = asked(server)
+    assert (found.kind, found.cancelled_by is not None) == ("cutover", True)
+
+
 def test_giving_it_up_is_asked_for(server: Server, following: Client) -> None:
     answer = following.delete(f"{A}/cutover")
     assert (answer.status_code, answer.json()["kind"]) == (202, "abandon")

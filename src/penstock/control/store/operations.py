@@ -81,6 +81,12 @@ def cancel(connection: Connection, found: StoredOperation, by: str) -> StoredOpe
     return replace(found, cancelled_by=by)
 
 
+def cancel_following(connection: Connection, pipeline: str, by: str) -> None:
+    """Ends what lets a new version follow a pipeline, which by itself would never end."""
+    condition = (operations.c.pipeline == pipeline) & (operations.c.kind == "cutover") & operations.c.ended_at.is_(None)
+    connection.execute(update(operations).where(condition).values(cancelled_by=by))
+
+
 def open_ones(connection: Connection, pipeline: str | None = None) -> list[Operation]:
     """Those that have not ended, in the order in which they were asked for."""
     query = select(operations).where(operations.c.ended_at.is_(None)).order_by(operations.c.sequence)

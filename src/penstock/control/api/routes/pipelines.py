@@ -34,7 +34,7 @@ from penstock.control.api.services import Services
 from penstock.control.api.work import ask_for_savepoint, to_version
 from penstock.control.auth.roles import Grant, Role
 from penstock.control.desired import note
-from penstock.control.store import history, pipelines, runs
+from penstock.control.store import history, operations, pipelines, runs
 
 router = GuardedRouter(prefix="/api/v1/pipelines", tags=["pipelines"])
 IfMatch = Annotated[str | None, Header(description="The `ETag` of what the caller has seen.")]
@@ -194,6 +194,7 @@ def delete_pipeline(
         revision = expected_revision(found, if_match)
         if found.deleting_at is None:
             found = pipelines.mark_for_deletion(connection, name, revision=revision, now=now)
+            operations.cancel_following(connection, name, grant.who)
             note(connection, grant, now, "pipeline.delete", name, {})
     services.wake()
     return answered(services, found, response)
