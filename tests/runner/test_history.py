@@ -128,7 +128,7 @@ def draw(project: Project, chance: random.Random) -> list[Row]:
 @pytest.mark.parametrize(
     "deaths",
     [
-        (),
+        pytest.param((), marks=pytest.mark.long),
         ("sink.after_commit", "history.read"),
     ],
 )

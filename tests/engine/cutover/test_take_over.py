@@ -121,6 +121,7 @@ def test_giving_up_leaves_the_pipeline_as_it_was(project: Project) -> None:
     twins.check()
 
 
+@pytest.mark.long
 def test_a_kill_in_the_swap_leaves_the_new_version(project: Project, tmp_path: Path) -> None:
     """A process is killed when the new state lies ready; what comes next puts it in place."""
     twins, spark = Twins(project), shared_session()

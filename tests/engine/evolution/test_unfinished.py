@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("point", ["batch.start", "batch.after_ledger"])
+@pytest.mark.parametrize("point", [pytest.param("batch.start", marks=pytest.mark.long), "batch.after_ledger"])
 def test_a_batch_that_was_begun_is_finished_before_state_is_carried_over(project: Project, point: str) -> None:
     """Before sinks have anything of it, and after all of them have it: it is stored once, by the old version."""
     story = Story(project)

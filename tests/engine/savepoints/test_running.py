@@ -166,6 +166,7 @@ MADE_UP = """
 """
 
 
+@pytest.mark.long
 def test_rows_that_are_made_up_are_the_same_after_going_back(project: Project) -> None:
     def rows(name: str) -> list[Any]:
         return table(project.folder / f"{name}.db", "SELECT id, user, seen FROM views ORDER BY id")
