@@ -83,9 +83,8 @@ class Flock:
 
 @pytest.mark.timeout(1200)
 def test_every_sink_loses_and_doubles_nothing_when_killed(tmp_path: Path, servers: tuple[Outside, ...]) -> None:
-    """Every sink before its transaction, in it and after it, and when Spark alone has not committed the batch."""
+    """Every sink in its transaction and after it, and when Spark alone has not committed the batch."""
     flock = Flock(tmp_path, servers)
-    flock.kill_at("sink.before_write", batch=0)
     flock.kill_at("sink.in_transaction", batch=1)
     flock.kill_at("sink.after_commit", batch=1)
     flock.kill_at_points_of_their_own()
@@ -124,17 +123,24 @@ def test_kills_from_outside_lose_and_double_nothing(tmp_path: Path) -> None:
     assert str(victim.state / "logs" / "spark.log") in text
     assert "Traceback" not in text
     crashes.kill_often(seed=1, times=1)
-    crashes.kill_at("sink.after_commit", crashes.committed + 1, "window_files")
     victim.finish()
     crashes.survived()
 
 
 @pytest.mark.timeout(900)
-def test_history_and_dead_letters_that_are_fed_back_survive_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "places",
+    [
+        ["history.read@0"],
+        pytest.param(["history.copied@0", "sink.after_commit@1@row_files", "history.read@0"], marks=pytest.mark.long),
+    ],
+    ids=["once", "often"],
+)
+def test_history_and_dead_letters_that_are_fed_back_survive_kills(tmp_path: Path, places: list[str]) -> None:
     victim = Victim(tmp_path / "victim", ("row_files", "row_table"), history=4, ruled=True)
     crashes = victim.crashes
 
-    kill_at(victim, ["history.copied@0", "sink.after_commit@1@row_files", "history.read@0"])
+    kill_at(victim, places)
     victim.finish()
 
     fed_back = victim.mend()

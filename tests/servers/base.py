@@ -106,7 +106,7 @@ class Server:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid(), self.death_signal),
+                preexec_fn=die_with(os.getpid(), self.death_signal),
             )
         deadline = time.monotonic() + _START_SECONDS
         while not ready():
@@ -175,7 +175,7 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else "no output"
 
 
-def _die_with(parent: int, number: signal.Signals) -> Callable[[], None] | None:
+def die_with(parent: int, number: signal.Signals) -> Callable[[], None] | None:
     """Run in the child after it has become its user, as a change of user takes the promise back."""
     if not sys.platform.startswith("linux"):
         return None

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from tests.servers.sql import Database
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """When all tests run, in several processes, what takes longest to be had is begun at once."""
+    if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
+        from tests.servers.s3 import build_ahead
+
+        build_ahead()
+
+
 class _Startable(Protocol):
     def start(self) -> None: ...
 

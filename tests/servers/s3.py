@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pyarrow.fs import FileSelector, FileType, S3FileSystem
-from tests.servers.base import HOST, PASSWORD, USER, Server, Unavailable, answers, free_port, server_cache
+from tests.servers.base import HOST, PASSWORD, USER, Server, Unavailable, answers, die_with, free_port, server_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,9 +113,26 @@ class S3(Server):
 
 def _versitygw() -> Path:
     target = server_cache() / f"versitygw-{_VERSION}"
-    if not target.exists():
-        _build(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".versitygw.lock").open("w") as lock:
+        # Whoever else builds it meanwhile is waited for.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            _build(target)
     return target
+
+
+def build_ahead() -> None:
+    """Begins to build it while other tests run, as it takes minutes, in a process that makes room for all others."""
+    if shutil.which("go") is not None and not (server_cache() / f"versitygw-{_VERSION}").exists():
+        subprocess.Popen(
+            ["nice", "-n", "15", sys.executable, "-m", "tests.servers.s3"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[2],
+            preexec_fn=die_with(os.getpid(), signal.SIGKILL),
+        )
 
 
 def _build(target: Path) -> None:
@@ -119,7 +140,6 @@ def _build(target: Path) -> None:
     go = shutil.which("go")
     if go is None:
         raise Unavailable("no `go` on the PATH to build versitygw with")
-    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".versitygw-", dir=target.parent) as folder:
         env = {**os.environ, "GOBIN": folder}
         done = subprocess.run(
@@ -128,3 +148,8 @@ def _build(target: Path) -> None:
         if done.returncode != 0:
             raise Unavailable(f"go install failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
         (Path(folder) / "versitygw").replace(target)
+
+
+if __name__ == "__main__":
+    with suppress(Unavailable):
+        _versitygw()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -174,7 +175,7 @@ def test_others_pipelines_do_not_exist_on_any_route(teams: Server) -> None:
             if method == "GET":
                 found = unlimited.request(method, path)
                 # What only a run leaves is not there yet, and that is told of pipelines that may be seen.
-                missing = ("STATE_MISSING", "SAVEPOINT_UNKNOWN", "NOT_FOUND", "REQUEST_INVALID")
+                missing = ("STATE_MISSING", "SAVEPOINT_UNKNOWN", "CUTOVER_UNKNOWN", "NOT_FOUND", "REQUEST_INVALID")
                 assert found.status_code == 200 or found.json()["code"] in missing, route.path
 
 
@@ -234,8 +235,16 @@ def test_every_route_that_changes_something_is_in_the_audit_log(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = server.client(Role.ADMIN)
-    replayed = {"answer": {"running": False, "dryRun": False, "nodes": []}}
-    monkeypatch.setattr("penstock.control.api.state.ask", lambda *_: replayed)
+    replayed = {"running": False, "dryRun": False, "nodes": []}
+    following = {
+        "file": "versions/1.yaml", "stage": "following", "startedAt": T0.isoformat(), "savepoint": "s", "batch": 1,
+        "kept": {}, "begun": [], "stands": 1, "committed": 1, "behind": 0, "following": True,
+    }  # fmt: skip
+
+    def told(*question: Any) -> dict[str, Any]:
+        return {"answer": dict(following if json.loads(question[-1])["verb"] == "cutover" else replayed)}
+
+    monkeypatch.setattr("penstock.control.api.state.ask", told)
 
     def changed(method: str, path: str, content: Any = None) -> dict[str, Any]:
         with server.store.writing() as connection:
@@ -266,6 +275,10 @@ def test_every_route_that_changes_something_is_in_the_audit_log(
             {"file": {"path": "b.yaml", "text": yaml("b")}},
         ),
         ("DELETE", "/api/v1/pipelines/{name}/savepoints/{savepoint}", None),
+        ("POST", "/api/v1/pipelines/{name}/cutover", {"file": {"path": "a.yaml", "text": yaml("a")}}),
+        ("POST", "/api/v1/pipelines/{name}/cutover/compare", None),
+        ("DELETE", "/api/v1/pipelines/{name}/cutover", None),
+        ("POST", "/api/v1/pipelines/{name}/cutover/finish", None),
         ("DELETE", "/api/v1/pipelines/{name}", None),
         ("POST", "/api/v1/targets/{name}/reclaim", None),
         ("DELETE", "/api/v1/targets/{name}/reclaim", None),
