@@ -20,9 +20,9 @@ setup: ## Install everything into .venv; quick when nothing has changed
 demo: setup ## Start a server with three live pipelines; Ctrl-C ends all of it
 	@trap : INT; $(BIN)/python scripts/demo.py
 
-# All tests take three processes, each with a Spark of its own: a good part of a test is waiting, so two would leave cores idle.
+# All tests take two processes, each with a Spark of its own: a third would only wait for the others on two cores.
 test: setup ## Run the tests; ARGS="tests/spec -k duration" picks some
-	$(BIN)/python -m pytest $(if $(ARGS),,-n 3 --dist worksteal) $(ARGS)
+	$(BIN)/python -m pytest $(if $(ARGS),,-n 2 --dist worksteal) $(ARGS)
 
 test-long: setup ## Run the tests that take minutes
 	$(if $(ARGS),,PENSTOCK_CASES=20 $(BIN)/python -m pytest tests/kernels --timeout 3600)
