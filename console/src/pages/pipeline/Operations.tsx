@@ -12,7 +12,7 @@ export function Operations({ pipeline }: { pipeline: LivePipeline }) {
         return (
           <li key={each.id}>
             <span><b>{operationWords(each)}</b> {each.stage ?? (each.state === "waiting" ? "waits for its turn" : "")}</span>
-            <progress aria-label={operationWords(each)} {...(done === null ? {} : { value: done })} />
+            {each.kind !== "cutover" && <progress aria-label={operationWords(each)} {...(done === null ? {} : { value: done })} />}
           </li>
         );
       })}

@@ -48,7 +48,7 @@ export default function CutoverTab({ pipeline }: { pipeline: LivePipeline }) {
           {may("author") && <button type="button" className="primary" disabled={stage !== "following" || others.length > 0} onClick={() => setAsked("finish")}>Take over…</button>}
         </div>
       </div>
-      <p role="status">{follows ? (follows.stage ?? "It waits for its turn") : "Nothing lets it follow now: begin it again with the same file, take over, or give it up"}.</p>
+      {!follows && <p role="status" className="note">Nothing lets it follow now: begin it again with the same file, take over, or give it up.</p>}
       <ul className="quiet">
         {Object.entries(kept).map(([step, rows]) => <li key={step}><b>{step}</b> went on with {plural(rows, "row")} of state</li>)}
         {begun.map((step) => <li key={step}><b>{step}</b> began empty</li>)}
