@@ -249,3 +249,4 @@ def test_a_viewer_does_not_build(browser: Browser, console: Console) -> None:
     with opened(browser, console.url, console.token_of("operator")) as page:
         page.goto("/new")
         page.get_by_role("heading", name="You may not add pipelines").wait_for()
+        assert page.get_by_role("button", name="Deploy").count() == 0

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_all_that_is_loaded_beforehand_is_there() -> None:
-    for name in MODULES:
-        importlib.import_module(name)
+    assert [importlib.import_module(name).__name__ for name in MODULES] == [*MODULES]
 
 
 @pytest.mark.spark

@@ -123,6 +123,7 @@ def test_kills_from_outside_lose_and_double_nothing(tmp_path: Path) -> None:
     assert str(victim.state / "logs" / "spark.log") in text
     assert "Traceback" not in text
     crashes.kill_often(seed=1, times=1)
+    crashes.kill_at("sink.after_commit", crashes.committed + 1, "window_files")
     victim.finish()
     crashes.survived()
 

@@ -86,12 +86,16 @@ def test_what_became_of_rows_is_told_and_they_are_fed_back(
     assert (of_step["rows"], of_step["whole"], of_step["batch"]) == (rows, True, kept["batch"])
     assert server.client(Role.VIEWER).get("/api/v1/pipelines/demo/state/minutes").status_code == 403
     assert operator.get("/api/v1/pipelines/demo/state?savepoint=none").status_code == 404
+    assert operator.get("/api/v1/pipelines/demo/state/nobody").status_code in (404, 422)
 
     with listening(server) as url:
         monkeypatch.setenv("PENSTOCK_URL", url)
         monkeypatch.setenv("PENSTOCK_TOKEN", server.token(Role.OPERATOR))
         monkeypatch.chdir(project.folder)
         assert json.loads(command("ledger", "demo", "--windows")) == windows["items"]
+        lines = CliRunner().invoke(app, ["state", "demo", "--step", "minutes"]).stdout.splitlines()
+        assert lines[0].startswith("minutes after batch"), lines
+        assert len(lines) == len(rows) + 2
         told = CliRunner().invoke(app, ["ledger", "demo"])
         assert (told.exit_code, "rows 6" in told.stdout) == (0, True)
         dry = json.loads(command("replay", "dead", "demo", "--dry-run"))

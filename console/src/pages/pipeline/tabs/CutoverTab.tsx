@@ -1,5 +1,5 @@
 /** A new version beside the one that runs: how far it is, how it compares, and letting it take over. */
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-router";
 import { Refusal } from "../../../api/client";
@@ -13,7 +13,7 @@ import { Confirm } from "../../../ui/Dialog";
 import { Table } from "../../../ui/Listed";
 import { Time } from "../../../ui/small";
 import { Empty, Loading, Refused } from "../../../ui/states";
-import { useToasts } from "../../../ui/toasts";
+import { useAct } from "./act";
 
 export default function CutoverTab({ pipeline }: { pipeline: LivePipeline }) {
   const { name } = pipeline;
@@ -77,20 +77,6 @@ function None({ name }: { name: string }) {
       {may("author") && <p>Edit the pipeline, look at the plan, and choose <b>Run beside</b>. <Link to={`/pipelines/${encodeURIComponent(name)}/edit`}>Edit {name}</Link></p>}
     </Empty>
   );
-}
-
-function useAct(name: string, after: () => void) {
-  const toasts = useToasts();
-  const client = useQueryClient();
-  return useMutation({
-    mutationFn: (act: () => Promise<unknown>) => act(),
-    onSuccess: () => toasts.done(`${name}: it is being done`),
-    onError: (error) => toasts.failed(error),
-    onSettled: () => {
-      after();
-      void client.invalidateQueries({ queryKey: ["operations", name] });
-    },
-  });
 }
 
 function Comparison({ at, behind, sinks }: { at: string; behind: number; sinks: SinkCompared[] }) {

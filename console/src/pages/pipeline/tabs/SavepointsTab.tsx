@@ -1,5 +1,5 @@
 /** Savepoints of a pipeline: taken, verified, compared, gone back to, and forked from. */
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-router";
 import { type Savepoint, savepoints } from "../../../api/savepoints";
@@ -11,7 +11,7 @@ import { Confirm, Dialog } from "../../../ui/Dialog";
 import { type Column, Listed, Table } from "../../../ui/Listed";
 import { Ago, Time } from "../../../ui/small";
 import { Empty, Loading, Mistakes } from "../../../ui/states";
-import { useToasts } from "../../../ui/toasts";
+import { useAct } from "./act";
 
 type Wish = { do: "take" } | { do: "restore" | "forget" | "compare"; savepoint: Savepoint };
 
@@ -63,21 +63,6 @@ export default function SavepointsTab({ pipeline }: { pipeline: LivePipeline }) 
       )}
     </>
   );
-}
-
-function useAct(name: string, after: () => void) {
-  const toasts = useToasts();
-  const client = useQueryClient();
-  return useMutation({
-    mutationFn: (act: () => Promise<unknown>) => act(),
-    onSuccess: () => toasts.done(`${name}: it is being done`),
-    onError: (error) => toasts.failed(error),
-    onSettled: () => {
-      after();
-      void client.invalidateQueries({ queryKey: ["savepoints", name] });
-      void client.invalidateQueries({ queryKey: ["operations", name] });
-    },
-  });
 }
 
 /** What became of work that was asked for lately. */
