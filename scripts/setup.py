@@ -26,7 +26,7 @@ WARM = ROOT / "src" / "penstock" / "engine" / "warm.py"
 JARS = ROOT / "src" / "penstock" / "engine" / "jars.lock"
 CONSOLE = ROOT / "console"
 BUILT = ROOT / "src" / "penstock" / "control" / "console_dist" / "index.html"
-UV = "uv==0.13.7"
+UV = ROOT / "scripts" / "uv.lock"
 
 PYTHON_NEEDED = (3, 11)
 JAVA_NEEDED = 17
@@ -240,6 +240,10 @@ def environment_key() -> str:
     return digest(str(ROOT), UV, ROOT / "requirements.lock", ROOT / "pyproject.toml")
 
 
+def uv_version() -> str:
+    return next(line.split()[0] for line in UV.read_text("utf-8").splitlines() if line.startswith("uv=="))
+
+
 def archive_key() -> str:
     return digest(ROOT / "requirements.lock", WARM)
 
@@ -283,8 +287,8 @@ def install_packages() -> None:
     env = dict(os.environ, VIRTUAL_ENV=str(VENV))
     with Stage("uv") as stage:
         try:
-            run(*pip, "install", UV)
-            stage.result = UV
+            run(*pip, "install", "--require-hashes", "--only-binary", ":all:", "-r", str(UV))
+            stage.result = uv_version()
         except SetupFailed:
             stage.result = "not available, pip does the work"
             uv = pip
