@@ -23,7 +23,7 @@ from tests.faults.victim import committed_rows
 
 from penstock.components.base import RAW
 from penstock.components.formats.avro import Avro
-from penstock.components.shared.avro_records import AvroDecoder, BadSchema, record_of
+from penstock.components.shared.avro_records import AvroDecoder, BadSchema, Framing, record_of
 from penstock.components.shared.message_rows import decoded, why
 from penstock.errors import PenstockError
 
@@ -185,11 +185,13 @@ SIMPLE = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long
 def test_headers_are_checked_and_left_out() -> None:
     body = encoded(SIMPLE, {"id": 7})
     print_ = bytes.fromhex(record_of(json.dumps(SIMPLE)).print)
-    for framing, good, bad in (
+    cases: list[tuple[Framing, bytes, list[bytes]]] = [
         ("confluent", b"\0\0\0\0\x05" + body, [body, b"\1\0\0\0\0" + body, b"\0\0"]),
         ("single_object", b"\xc3\x01" + print_ + body, [body, b"\xc3\x01" + bytes(8) + body, b"\xc3\x01"]),
-    ):
-        rows = read([good, *bad], SIMPLE, framing)
+    ]
+    for framing, good, bad in cases:
+        decoder = AvroDecoder(json.dumps(SIMPLE), framing, frozenset({5}))
+        rows = decoded(pa.array([good, *bad], pa.binary()), decoder).to_pylist()
         assert [row["id"] for row in rows] == [7] + [None] * 3, framing
         assert [row[RAW] for row in rows] == [None, *map(text, bad)]
     written = io.BytesIO()
@@ -262,7 +264,10 @@ def test_messages_of_kafka_are_read(project: Project, kafka: Kafka, kafka_topic:
     kafka.send(kafka_topic, [*good, good[0][:-1], b"{}"])
     (project.folder / "view.avsc").write_text(json.dumps(VIEW), "utf-8")
     source = f'kafka: {{bootstrap: "{kafka.bootstrap}", topic: {kafka_topic}, startingOffsets: earliest}}'
-    outcome = run(project.build(BODY % (source, "schemaFile: view.avsc, framing: confluent")), project.folder / "state")
+    outcome = run(
+        project.build(BODY % (source, "schemaFile: view.avsc, framing: confluent, schemaIds: [1]")),
+        project.folder / "state",
+    )
     stored = table(project.folder / "out.db", "SELECT id, ts, tags FROM rows ORDER BY id")
     assert stored == [(number, f"2024-01-01 00:00:0{number}", f'["t{number}"]') for number in range(3)]
     dead = sorted(committed_rows(outcome.state / "dead"), key=lambda letter: str(letter["place"]))

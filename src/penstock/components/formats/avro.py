@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from penstock.components.base import PLACE, CheckContext, Format, LookContext, ReadContext, resolve_path
+from penstock.components.shared.found_files import only_allowed
+from penstock.components.shared.registry_field import Registry
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +27,11 @@ class Avro(Format):
     """Avro records: messages, or object container files.
 
     A message that cannot be read with the schema is malformed: it goes to the dead letters in base64, with the reason.
+    With `framing: confluent` each message names the schema it was written with. That one is fetched from the registry,
+    once, and the record is brought into `schema` by Avro's rules of resolution: fields are matched by name, and those
+    that are new get defaults. A number that the registry does not know makes a message malformed; a registry that does
+    not answer ends the batch, which comes again.
+
     Files carry the schema they were written with; with a schema given here, their records are brought into it by Avro's
     rules of resolution. Without one, the columns are those of a file found at the start. A file is read whole by one
     task; one that is damaged stops the pipeline.
@@ -43,23 +50,40 @@ format:
   avro:
     schema: {type: record, name: View, fields: [{name: id, type: string}, {name: ms, type: ["null", long]}]}
     framing: confluent
+    registry: {url: "http://localhost:8081"}
 """
 
     avro_schema: dict[str, Any] | str | None = field(
-        None, alias="schema", doc="The Avro schema of a record, as it is or as JSON text.", change=Change.BOOTSTRAP
+        None,
+        alias="schema",
+        holds=Holds.TEXT,
+        doc="The Avro schema of a record, as it is or as JSON text.",
+        change=Change.BOOTSTRAP,
     )
     schema_file: str | None = field(
-        None, doc="Instead of `schema`: a file with it, relative to the pipeline file.", change=Change.BOOTSTRAP
+        None,
+        holds=Holds.PATH,
+        doc="Instead of `schema`: a file with it, relative to the pipeline file.",
+        change=Change.BOOTSTRAP,
     )
     framing: Literal["none", "confluent", "single_object"] = field(
         "none",
-        doc="What comes before each message: `confluent` for the five bytes of a schema registry, whose number is not "
-        "looked up, `single_object` for Avro's own header, which must name this schema.",
+        doc="What comes before each message: `confluent` for the five bytes of a schema registry, with the number of "
+        "its writer's schema, `single_object` for Avro's own header, which must name this schema.",
+    )
+    registry: Registry | None = field(
+        None, doc="With `framing: confluent`: where schemas are looked up by their number. Speaks Confluent's REST API."
+    )
+    schema_ids: tuple[int, ...] = field(
+        (),
+        doc="With `framing: confluent`: numbers that the registry has given to this very schema. Any other is looked "
+        "up in `registry`; without one its messages are malformed.",
     )
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         from penstock.components.shared.avro_records import BadSchema, record_of
 
+        yield from self._framing_problems(context.node)
         text = self._written()
         if text is None:
             return
@@ -72,6 +96,26 @@ format:
         except BadSchema as error:
             where = f"`avro.schema` of '{context.node}'"
             yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": error}, at=("schema",))
+
+    def _framing_problems(self, node: str) -> Iterator[Problem]:
+        where = f"`avro` of '{node}'"
+        given = self.registry is not None or bool(self.schema_ids)
+        if self.framing == "confluent" and not given:
+            advice = (
+                "Write `registry: {url: ...}`, so that each message is read with the schema it was written with; or "
+                "`schemaIds: [...]` with the numbers the registry has given to this schema."
+            )
+            yield Problem("SPEC_MISSING_KEY", {"key": "registry", "where": where, "advice": advice}, at=("framing",))
+        if self.framing != "confluent" and given:
+            key = "registry" if self.registry is not None else "schemaIds"
+            params = {"where": where, "reason": f"`{key}` goes with `framing: confluent`"}
+            yield Problem("SPEC_BAD_VALUE", params, at=(key,))
+        if any(not 0 <= number < 1 << 32 for number in self.schema_ids):
+            params = {"where": where, "reason": "the numbers of a registry are from 0 to 4294967295"}
+            yield Problem("SPEC_BAD_VALUE", params, at=("schemaIds",))
+        mistake = None if self.registry is None else self.registry.mistake()
+        if mistake is not None:
+            yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": mistake}, at=("registry",))
 
     def look(self, context: LookContext) -> Iterator[Problem]:
         from penstock.components.shared.avro_records import BadSchema, record_of
@@ -102,6 +146,7 @@ format:
 
     def _decoder(self, context: ReadContext) -> AvroDecoder:
         from penstock.components.shared.avro_records import AvroDecoder, BadSchema, record_of
+        from penstock.components.shared.schema_registry import client
 
         text = self._text(context.folder)
         where = f"`avro` of '{context.node}'"
@@ -112,7 +157,8 @@ format:
             record_of(text)
         except BadSchema as error:
             raise PenstockError.of("SPEC_BAD_VALUE", where=where, reason=error) from None
-        return AvroDecoder(text, self.framing)
+        registry = None if self.registry is None else client(self.registry)
+        return AvroDecoder(text, self.framing, frozenset(self.schema_ids), registry)
 
     def row_names(self, context: ReadContext) -> list[str]:
         return list(self._decoder(context).schema.names)
@@ -160,7 +206,7 @@ format:
         from penstock.components.shared.avro_records import schema_in
 
         try:
-            files = context.spark.read.format(self.spark_format).load(path)
+            files = only_allowed(context.spark.read.format(self.spark_format).load(path), context.node)
             first = files.select(F.substring("content", 1, _HEAD)).head()
         except PySparkException as error:
             reason = str(error.getMessage()).split("\n")[0]

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, Literal, TypeAlias, cast
 
@@ -17,7 +17,9 @@ import fastavro
 import pyarrow as pa  # noqa: TID253 - imported by the format only when it reads
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
+from penstock.components.shared.avro_resolution import Incompatible, aligned, parsed_with, reader_of, same_schema
 from penstock.components.shared.message_rows import Decoder, Unreadable
+from penstock.components.shared.schema_registry import Client
 from penstock.components.shared.source_errors import SourceError
 from penstock.errors import Problem
 
@@ -26,6 +28,7 @@ _Convert: TypeAlias = Callable[[Any], Any]
 _CONFLUENT_HEADER = 5
 _SINGLE_OBJECT, _SINGLE_OBJECT_HEADER = b"\xc3\x01", 10
 _ROWS_AT_ONCE = 10_000
+_READINGS_KEPT = 1000
 _WIDEST_DECIMAL = 38
 _EXACT = Context(prec=_WIDEST_DECIMAL + 1)
 _UTC_MICROS, _LOCAL_MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -80,6 +83,8 @@ class Record:
     converts: tuple[tuple[str, _Convert | None], ...]
     print: str
     """Its fingerprint, as single objects carry it."""
+    reader: Any
+    """To read what was written with another schema."""
 
     def values(self, record: Mapping[str, Any]) -> list[Any]:
         return [
@@ -112,6 +117,7 @@ def record_of(text: str) -> Record:
         pa.schema([(name, kind.type) for name, kind in kinds.items()]),
         tuple((name, kind.convert) for name, kind in kinds.items()),
         fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"),
+        reader_of(parsed),
     )
 
 
@@ -253,6 +259,31 @@ def _as_written(schema: Any) -> Any:
     return [_as_written(item) for item in schema] if isinstance(schema, list) else schema
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The schemas with which a message is read."""
+
+    writer: Any
+    reader: Any = None
+    """None if values are to come as they were written."""
+
+
+@lru_cache(_READINGS_KEPT)
+def reading(text: str, writer: str, references: tuple[str, ...]) -> Reading:
+    """How a record that was written with one schema is read with another; raises BadSchema if it cannot be."""
+    record = record_of(text)
+    try:
+        parsed, named = parsed_with(writer, references)
+    except Exception as error:
+        raise BadSchema(f"that schema is not usable: {_said(error)}") from None
+    if not references and same_schema(parsed, record.parsed):
+        return Reading(record.as_written)
+    try:
+        return Reading(aligned(parsed, named, record.parsed), record.reader)
+    except Incompatible as error:
+        raise BadSchema(str(error)) from None
+
+
 # --- messages ---------------------------------------------------------------------------------------------
 
 
@@ -262,6 +293,9 @@ class AvroDecoder(Decoder):
 
     text: str
     framing: Framing = "none"
+    ids: frozenset[int] = frozenset()
+    """Numbers that the registry has given to this very schema."""
+    registry: Client | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -269,25 +303,40 @@ class AvroDecoder(Decoder):
 
     def row(self, message: bytes) -> list[Any]:
         record = record_of(self.text)
+        written = self._writer(message, record) if self.framing == "confluent" else Reading(record.as_written)
         body = io.BytesIO(self._body(message, record))
         try:
-            found = fastavro.schemaless_reader(body, record.as_written, None, return_named_type=True)
+            found = fastavro.schemaless_reader(body, written.writer, written.reader, return_named_type=True)
             values = record.values(cast("dict[str, Any]", found))
         except EOFError:
             raise Unreadable("it ends too early") from None
         except Unreadable:
             raise
         except Exception as error:
-            raise Unreadable(f"not a record of the schema: {_said(error)}") from None
+            schema = "the schema" if written.reader is None else "the schema given here and that of its writer"
+            raise Unreadable(f"not a record of {schema}: {_said(error)}") from None
         left = len(body.getvalue()) - body.tell()
         if left:
             raise Unreadable(f"{left} bytes are left over")
         return values
 
+    def _writer(self, message: bytes, record: Record) -> Reading:
+        """How to read what was written with the schema that the message names."""
+        if len(message) < _CONFLUENT_HEADER or message[0] != 0:
+            raise Unreadable("it does not begin with the header of a schema registry")
+        number = int.from_bytes(message[1:_CONFLUENT_HEADER], "big")
+        if number in self.ids:
+            return Reading(record.as_written)
+        if self.registry is None:
+            raise Unreadable(f"it was written with schema {number}, which is not among `schemaIds`")
+        written = self.registry.schema(number)
+        try:
+            return reading(self.text, written.text, written.references)
+        except BadSchema as error:
+            raise Unreadable(f"it was written with schema {number}: {error}") from None
+
     def _body(self, message: bytes, record: Record) -> bytes:
         if self.framing == "confluent":
-            if len(message) < _CONFLUENT_HEADER or message[0] != 0:
-                raise Unreadable("it does not begin with the header of a schema registry")
             return message[_CONFLUENT_HEADER:]
         if self.framing == "single_object":
             if len(message) < _SINGLE_OBJECT_HEADER or not message.startswith(_SINGLE_OBJECT):
@@ -318,7 +367,7 @@ def batches_in(place: str, content: bytes, text: str, schema: pa.Schema) -> Iter
     """The rows of a container file, in the columns of a schema, which may be newer or older, and where they lie."""
     record = record_of(text)
     try:
-        rows = fastavro.reader(io.BytesIO(content), record.parsed, return_named_type=True)
+        rows = fastavro.reader(io.BytesIO(content), record.reader, return_named_type=True)
         while some := list(islice(rows, _ROWS_AT_ONCE)):
             values = [record.values(cast("dict[str, Any]", row)) for row in some]
             columns = [[row[number] for row in values] for number in range(len(record.schema))]
