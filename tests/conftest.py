@@ -21,7 +21,7 @@ from penstock.testing.session import shared_session, welcome_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.servers.fixtures"]
+pytest_plugins = ["tests.leftovers", "tests.servers.fixtures"]
 # One process has one JVM, and some test may need any of them.
 welcome_jars(*ROOTS)
 

@@ -21,7 +21,7 @@ const client: QueryClient = new QueryClient({
   defaultOptions: {
     queries: {
       // What was refused is refused again; only a server that does not answer is worth a second try.
-      retry: (count, error) => count < 2 && error instanceof Refusal && (error.status === 0 || error.status === 503),
+      retry: (count, error) => count < 2 && error instanceof Refusal && [0, 429, 503].includes(error.status),
       refetchOnWindowFocus: true,
       staleTime: 2000,
     },

@@ -143,14 +143,22 @@ class PenstockError(Exception):
         return (PenstockError, (self.problems,))
 
 
+_LONGEST_WORD = 100
+_MOST_COMPARED = 100
+"""To compare a word with another takes time, and files may hold any number of them."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence that suggests the nearest known word, or lists the known ones."""
     choices = sorted(known)
-    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
-    if near:
-        return f"Did you mean '{near[0]}'?"
+    if len(word) <= _LONGEST_WORD:
+        likely = sorted(choices, key=lambda one: (one[:1] != word[:1], abs(len(one) - len(word))))[:_MOST_COMPARED]
+        near = difflib.get_close_matches(word, likely, n=1, cutoff=0.6)
+        if near:
+            return f"Did you mean '{near[0]}'?"
     if choices:
-        return f"Known: {', '.join(choices)}."
+        more = ", …" if len(choices) > _MOST_COMPARED else ""
+        return f"Known: {', '.join(choices[:_MOST_COMPARED])}{more}."
     return ""
 
 
@@ -212,6 +220,12 @@ define(
 define(
     "ALERT_CHANNEL_UNKNOWN", "alert '{alert}' names channel '{name}', which the server does not have", "{suggestion}"
 )
+define(
+    "PIPELINE_TOO_LARGE",
+    "the pipeline has {count} sources, steps and sinks, and may have {most}",
+    "Divide it into several pipelines.",
+)
+define("SPEC_TOO_DEEP", "{path} is nested too deeply to be read", "Check for brackets that are never closed.")
 define("SPEC_DUPLICATE_KEY", "'{key}' is given twice in {where}", "First given at {first}; keep one of them.")
 define("SPEC_VERSION", "apiVersion is '{found}'", "This Penstock reads `apiVersion: penstock/v1`.")
 define("COMPONENT_UNKNOWN", "there is no {kind} called '{name}'", "{suggestion}")
@@ -317,6 +331,11 @@ define("LATE_SINK_UNKNOWN", "{where} names sink '{name}', which does not exist",
 define("SECRET_SYNTAX", "'{text}' is not a secret reference", "Write ${{secret:env/NAME}} or ${{secret:file/PATH}}.")
 define("SECRET_NOT_SET", "secret {reference} is not set", "{advice}", owner=Owner.OPERATOR)
 define(
+    "SECRET_NOT_HERE",
+    "{where} refers to {reference}, but secrets are only looked up in fields for connections and secrets",
+    "Remove the reference. Secrets belong into fields such as `url`, `password` or `secretKey`.",
+)
+define(
     "SECRET_IN_PLAIN_TEXT",
     "{where} holds a secret in plain text",
     "Refer to it instead: ${{secret:env/NAME}} or ${{secret:file/PATH}}.",
@@ -364,6 +383,11 @@ define(
     "SQL_UNKNOWN_FUNCTION",
     "function '{function}' does not exist in '{node}'",
     "See Spark's list of built-in functions.",
+)
+define(
+    "SQL_NOT_ALLOWED",
+    "'{node}' may not use {what} in SQL: {reason}",
+    "SQL computes with the rows of its inputs. A `python` step can do more; on a server it takes the role `coder`.",
 )
 define("SQL_INVALID", "'{node}' cannot be analysed: {reason}", "{advice}")
 define(
@@ -418,10 +442,17 @@ define(
 define("AGGREGATE_TYPE", "'{node}': {reason}", "Choose another aggregate, or cast the column in a step before.")
 define("LATE_NOT_SUPPORTED", "'{node}' ({component}) cannot do `{policy}` with rows that come too late", "{advice}")
 define(
+    "REGISTRY_FAILED",
+    "the schema registry {url} cannot be used: {reason}",
+    "No row was lost: the batch comes again. Check the registry's address, `user` and `password`.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
     "LATE_SPARK_DROPS",
-    "'{node}' runs on Spark's own aggregation, which drops late rows and counts them, whatever `late` says",
-    "Write it as a `window` step for `late: {policy}`, or as a query that is computed like one (see the `sql` step).",
-    severity=Severity.WARNING,
+    "'{node}' runs on Spark's own operators, which drop late rows: it cannot do `late: {policy}`",
+    "Write it as a `window` or `join` step, or as a query that is computed like a window (see the `sql` step). If its "
+    "late rows may be dropped, write `late: drop` at this step; the ledger counts them.",
 )
 define("OPERATORS_UNSUPPORTED", "'{node}' cannot run as a stream: {reason}", "{advice}")
 define(
@@ -499,6 +530,25 @@ define(
     owner=Owner.OPERATOR,
     exit_code=4,
 )
+define(
+    "TOO_MANY_REQUESTS",
+    "too many requests with this token, or from this address",
+    "Send fewer at once. Try again in {seconds} seconds.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "SERVER_BUSY",
+    "the server has as many requests of this kind as it takes ({kind})",
+    "Try again in {seconds} seconds.",
+    owner=Owner.EXTERNAL,
+    exit_code=1,
+)
+define(
+    "MORE_PROBLEMS",
+    "there are {count} further problems",
+    "Correct the ones that are shown first.",
+)
 define("REQUEST_INVALID", "the request cannot be read: {reason}", "{advice}", owner=Owner.OPERATOR)
 define(
     "REQUEST_TOO_LARGE",
@@ -507,8 +557,14 @@ define(
     owner=Owner.OPERATOR,
 )
 define(
+    "REQUEST_TOO_SLOW",
+    "the body of the request has not come within {seconds} seconds",
+    "Send it again, in smaller parts if the connection is slow.",
+    owner=Owner.OPERATOR,
+)
+define(
     "PATH_NOT_ALLOWED",
-    "{where} names {path}, where this server lets no pipeline read or write",
+    "{where} names {path}, which this pipeline may not open: {reason}",
     "Use a path below: {allowed}. An operator can add to `paths.allowed` of the server.",
 )
 define(
@@ -518,8 +574,8 @@ define(
 )
 define(
     "SECRET_NOT_ALLOWED",
-    "{where} refers to {reference}, which this server gives to no pipeline",
-    "An operator can change `secrets` of the server.",
+    "{where} refers to {reference}, which this server does not give to the pipeline",
+    "An operator can name it in the server's configuration: {advice}.",
 )
 define(
     "CODE_NOT_ALLOWED",
@@ -527,6 +583,31 @@ define(
     "It needs a token with the role `coder`; `author` is for YAML and SQL.",
     owner=Owner.OPERATOR,
     exit_code=4,
+)
+define(
+    "TARGET_NOT_ALLOWED",
+    "pipelines of {project} may not run on target '{name}'",
+    "Targets it may use: {allowed}. An operator can change `projects` and `targets` of the server.",
+)
+define("PROJECT_UNKNOWN", "there is no project called '{name}'", "{suggestion}", owner=Owner.OPERATOR, exit_code=3)
+define(
+    "PROJECT_CHANGE_REFUSED",
+    "'{name}' cannot move from {before} to {after}: {reason}",
+    "Apply it under another name in {after}, and delete it in {before}.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "QUOTA_EXCEEDED",
+    "{project} may use {limit}, but {wanted}",
+    "Stop or delete pipelines of the project, or ask an operator to raise `quotas.{quota}`.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "VERSION_NOT_JUDGED",
+    "version {version} was written for an earlier Penstock, and it cannot be told what it reads and writes",
+    "Apply its file again.",
 )
 define("TARGET_UNKNOWN", "there is no target called '{name}'", "{suggestion}")
 define(
@@ -538,12 +619,6 @@ define(
     "BENCH_FAILED",
     "the pipeline could not be tried out: {reason}",
     "Change it, or try again; what it reads from may not have answered.",
-)
-define(
-    "BENCH_BUSY",
-    "others are trying out pipelines",
-    "Try again in a moment.",
-    owner=Owner.EXTERNAL,
 )
 define(
     "LEDGER_NOT_READ",
@@ -570,6 +645,13 @@ define(
     "SERVER_RUNNING",
     "{path} is in use by another server (process {pid})",
     "End that one first, or give this one a folder of its own with --data.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "RUN_AS_IMPOSSIBLE",
+    "pipelines cannot run as '{user}': {reason}",
+    "Change what is named, or set `runAs` to another user, or to `none` to run pipelines as the server's user.",
     owner=Owner.OPERATOR,
     exit_code=1,
 )
@@ -908,6 +990,14 @@ define(
     exit_code=1,
 )
 define(
+    "SINK_FILES_LOST",
+    "sink '{node}': version {version} of its table names {file}, which is missing or cut short",
+    "If the machine lost power while it was being written, the batch was not stored: remove {entry} and start again. "
+    "Otherwise put the file back.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
     "SINK_FENCED",
     "sink '{node}' has been taken over by a newer run (epoch {newer}, this one has {epoch})",
     "Only one run may write; this one has stopped.",
@@ -920,6 +1010,31 @@ define(
     "{advice}",
     owner=Owner.EXTERNAL,
     exit_code=1,
+)
+define(
+    "SINK_BEHIND",
+    "sink '{node}' has lost batches: {holds}, but the pipeline has stored batch {noted} in it{missing}",
+    "The sink was restored from a backup, or a replica took over that was behind. Nothing was written. Restore a "
+    "savepoint of batch {position} or before{way}; or accept that the rows are missing with "
+    "`penstock accept-gap FILE {node}`, and then `penstock reprocess` the range if it can be read again.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "SINK_AHEAD",
+    "sink '{node}' holds batch {position}, but this state has begun no batch after {begun}",
+    "The state folder was restored from a backup that is older than the sink. Nothing was written: the sink would skip "
+    "the batches after {begun}, and their rows would be lost. Put the newer state back, or restore a savepoint with "
+    "`penstock run FILE --restore SAVEPOINT`, which takes sinks back too.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
+)
+define(
+    "SINK_NOT_BEHIND",
+    "sink '{node}' is not known to have lost batches",
+    "Only a gap that a run has found can be accepted: start the pipeline; it stops with SINK_BEHIND if there is one.",
+    owner=Owner.OPERATOR,
+    exit_code=4,
 )
 define(
     "SINK_CANNOT_REWIND",
@@ -1017,6 +1132,26 @@ define(
     "Remove the file and run again: it is fetched anew.",
     owner=Owner.OPERATOR,
     exit_code=1,
+)
+define(
+    "PACKAGE_CHANGED",
+    "{path} is not the jar of {coordinate} that was locked: its sha256 is {found} instead of {expected}",
+    "It was not loaded. In a cache, remove the file: it is fetched again. If the repository has changed it, ask the "
+    "publisher why; to trust the new one, remove its line from packages.lock and run `penstock packages lock`.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "PACKAGES_UNLOCKED",
+    "{lock} does not hold the packages of target '{target}': {packages}",
+    "Run `penstock packages lock --config {config}`, read what it says is new, and start the server again.",
+    owner=Owner.OPERATOR,
+)
+define(
+    "PACKAGES_LOCK_INVALID",
+    "{path} cannot be read as a lock of packages: {reason}",
+    "Put back the file that `penstock packages lock` wrote, or remove it and run that command again.",
+    owner=Owner.OPERATOR,
 )
 define("JVM_FAILED", "Spark did not start: {reason}", "See the log: {log}", owner=Owner.OPERATOR, exit_code=1)
 define(

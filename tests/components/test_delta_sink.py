@@ -6,7 +6,7 @@ import datetime as dt
 import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -22,8 +22,10 @@ from tests.engine.running import json_lines, run
 from tests.servers.s3 import S3
 
 from penstock.components.base import CheckContext, SinkContext, SinkWriter
+from penstock.components.shared import crashpoints
 from penstock.components.shared.checksum import Content, python_sum
 from penstock.components.shared.s3 import S3 as Setting
+from penstock.components.sinks import delta
 from penstock.components.sinks.delta import Delta
 from penstock.errors import PenstockError
 
@@ -419,3 +421,62 @@ def test_each_row_is_stored_once_wherever_the_run_dies(point: str, key: str, pro
            for line in file.read_text("utf-8").splitlines()]  # fmt: skip
     batches = [item["txn"]["version"] for item in log if item.get("txn", {}).get("appId", "").endswith("/batch")]
     assert batches == [0, 1, 2]
+
+
+@pytest.fixture
+def pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Merges ten rows at once."""
+    monkeypatch.setattr(delta, "_AT_HAND", 1)
+    size = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(size) or "10000"
+    spark.conf.set(size, 10)
+    yield
+    spark.conf.set(size, before)
+
+
+def test_a_large_batch_with_a_key_is_merged_in_pieces_and_counts_with_the_last(
+    tmp_path: Path, spark: SparkSession, pieces: None
+) -> None:
+    table = Table(spark, str(tmp_path / "table"))
+    first, second = ([(str(key), value) for key in range(35)] for value in (1, 2))
+    sink = table.open(key=["id"])
+    assert sink.write(batch(0), frame(spark, *first))
+    held, versions = sink.position(), table.delta.version()
+    assert table.rows() == sorted(first)
+
+    def die(point: str, number: int) -> None:
+        if point == "sink.piece_stored":
+            raise ZeroDivisionError
+
+    crashpoints.install(die)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            sink.write(batch(1), frame(spark, *second))
+    finally:
+        crashpoints.install(None)
+    assert table.delta.version() == versions + 1
+    assert sorted(row[1] for row in table.rows()) == [1] * 25 + [2] * 10
+    # What a savepoint would find now is not taken for what was there after the first batch.
+    again = table.open(epoch=2, key=["id"])
+    again.rewind(0, {**held, "version": table.delta.version()})
+    assert table.rows() == sorted(first)
+    assert again.write(batch(1, epoch=2), frame(spark, *second))
+    assert table.rows() == sorted(second)
+    assert again.write(batch(1, epoch=2), frame(spark, *first)) is False
+
+
+def test_a_batch_with_a_key_larger_than_what_the_driver_may_collect_is_stored(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    table = Table(spark, str(tmp_path / "table"))
+    conf = spark.sparkContext._jsc.sc().conf()
+    before = conf.get("spark.driver.maxResultSize", "1g")
+    rows = spark.range(20_000).selectExpr("repeat(cast(id as string), 100) AS id", "cast(id AS int) AS n")
+    conf.set("spark.driver.maxResultSize", "1m")
+    try:
+        with pytest.raises(Exception, match="maxResultSize"):
+            rows.toArrow()
+        assert table.open(key=["id"]).write(batch(0), rows)
+    finally:
+        conf.set("spark.driver.maxResultSize", before)
+    assert [row[1] for row in sorted(table.rows(), key=lambda row: row[1])] == list(range(20_000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +12,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from tests.components.looking import problems_of
 from tests.engine.running import Outcome, json_lines, run
 
-from penstock.components.base import Batch, SinkContext
-from penstock.components.sinks import kafka as kafka_sink
+from penstock.components.base import Batch, Noted, SinkContext
+from penstock.components.shared import kafka_writer
 from penstock.components.sinks.kafka import Kafka as KafkaSink
 from penstock.errors import PenstockError
 from penstock.testing import shared_session
@@ -128,11 +129,11 @@ def test_a_fatal_error_that_the_client_tells_beside_its_result_is_told_as_others
         raise SystemError("a result with an exception set") from cause
 
     with pytest.raises(KafkaException) as told:
-        kafka_sink._told(lambda: call(fenced))
+        kafka_writer._told(lambda: call(fenced))
     assert told.value is fenced
     with pytest.raises(SystemError):
-        kafka_sink._told(lambda: call(None))
-    assert kafka_sink._told(lambda: 3) == 3
+        kafka_writer._told(lambda: call(None))
+    assert kafka_writer._told(lambda: 3) == 3
 
 
 def test_messages_are_not_taken_back_but_their_number_can_be(
@@ -215,3 +216,83 @@ def test_columns_that_are_missing_or_of_the_wrong_type_are_found_beforehand() ->
         ("SINK_COLUMN_UNKNOWN", "at"),
         ("SINK_TYPE_UNSUPPORTED", "gone"),
     ]
+
+
+def test_an_overtaken_run_cannot_take_the_name_from_the_newer_one(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    old = writer(kafka, kafka_topic, tmp_path, 1)
+    assert old.write(Batch("p", "l", 1, 0), spark.range(1))
+    new = writer(kafka, kafka_topic, tmp_path, 2)
+    names = old.producer
+    # As after messages that were not taken in time: the older run has given its producer up.
+    old.producer = None
+    with pytest.raises(PenstockError, match="SINK_FENCED"):
+        old._reconnect()
+    with pytest.raises(PenstockError, match="SINK_FENCED"):
+        old._persist(1, lambda: (), lambda: False)
+    assert (names is not None, old.producer) == (True, None)
+    newer = new.producer
+    assert new.write(Batch("p", "l", 2, 1), spark.range(1, 2))
+    assert new.producer is newer
+
+
+def test_a_run_that_was_overtaken_by_its_lease_takes_no_name(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    def overtaken() -> None:
+        raise PenstockError.of("FENCED", path=tmp_path, newer=2, epoch=1)
+
+    sink = writer(kafka, kafka_topic, tmp_path, 1)
+    sink.context = replace(sink.context, refuse_overtaken=overtaken)
+    sink.producer = None
+    with pytest.raises(PenstockError, match="FENCED"):
+        sink._persist(0, lambda: (), lambda: False)
+    assert sink.producer is None
+
+
+def test_the_newest_run_takes_its_name_back_from_one_that_took_it_in_between(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    old = writer(kafka, kafka_topic, tmp_path, 1)
+    new = writer(kafka, kafka_topic, tmp_path, 2)
+    assert new.write(Batch("p", "l", 2, 0), spark.range(1))
+    # The older run had looked before the newer one began, and takes the name after it.
+    old._connect()
+    with pytest.raises(PenstockError, match="SINK_FENCED"):
+        old.write(Batch("p", "l", 1, 1), spark.range(5))
+    assert new.write(Batch("p", "l", 2, 1), spark.range(1, 3))
+    assert ids(kafka, kafka_topic) == [0, 1, 2]
+
+
+def test_a_topic_that_has_lost_its_end_is_refused(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    sink = writer(kafka, kafka_topic, tmp_path, 1)
+    assert sink.write(Batch("p", "l", 1, 0), spark.range(3))
+    noted = Noted(0, "", dict(sink.ends))
+    (last,) = noted.ends.values()
+    writer(kafka, kafka_topic, tmp_path, 2).expect(noted)
+    for ends in ({"0": last + 100}, {"7": 0}):
+        with pytest.raises(PenstockError, match="SINK_BEHIND"):
+            writer(kafka, kafka_topic, tmp_path, 3).expect(Noted(0, "", ends))
+    with pytest.raises(PenstockError, match="SINK_BEHIND"):
+        writer(kafka, kafka_topic, tmp_path, 4).expect(Noted(1))
+
+
+def test_a_batch_larger_than_what_the_driver_may_collect_is_sent_in_order(
+    tmp_path: Path, spark: SparkSession, kafka: Kafka, kafka_topic: str
+) -> None:
+    sink = writer(kafka, kafka_topic, tmp_path, 1)
+    limited = spark.newSession()
+    rows = limited.range(0, 20_000, 1, 2).selectExpr("id", "repeat(cast(id as string), 100) AS text")
+    conf = spark.sparkContext._jsc.sc().conf()
+    before = conf.get("spark.driver.maxResultSize", "1g")
+    conf.set("spark.driver.maxResultSize", "1m")
+    try:
+        with pytest.raises(Exception, match="maxResultSize"):
+            sink.sink.messages(rows, tmp_path).toArrow()
+        assert sink.write(Batch("p", "l", 1, 0), rows)
+    finally:
+        conf.set("spark.driver.maxResultSize", before)
+    assert [json.loads(value)["id"] for value in kafka.values(kafka_topic)] == list(range(20_000))

@@ -91,6 +91,7 @@ def test_late_rows_are_set_aside_or_correct_what_was_given(
 
 
 SETS = f"SELECT window.start AS t, collect_set(id) AS ids FROM views GROUP BY {W}"
+SESSIONS = "SELECT session_window.start AS t, count(*) AS c FROM views GROUP BY session_window(ts, '5 seconds'), id"
 COUNTS = f"SELECT window.start AS t, id, count(*) AS c FROM views GROUP BY {W}, id"
 
 
@@ -104,19 +105,21 @@ COUNTS = f"SELECT window.start AS t, id, count(*) AS c FROM views GROUP BY {W}, 
         ({"s": f'from: views, late: side, sql: "{COUNTS}"'}, "", []),
         ({"s": 'from: views, late: side, sql: "SELECT id, count(*) AS c FROM views GROUP BY id"'}, "", []),
         ({"s": f'from: views, sql: "{SETS}"', "t": "from: s, filter: t > now()"}, "late: side", [("s", "side", 8, 5)]),
+        ({"s": 'from: views, late: side, sql: "SELECT DISTINCT id, ts AS t FROM views"'}, "", [("s", "side", 8, 28)]),
+        ({"s": 'from: views, late: side, sql: "SELECT DISTINCT id AS t FROM views"'}, "", []),
+        ({"s": f'from: views, late: side, sql: "{SESSIONS}"'}, "", [("s", "side", 8, 28)]),
     ],
 )  # fmt: skip
-def test_it_is_said_where_spark_drops_late_rows_whatever_is_asked_for(
+def test_late_rows_are_not_dropped_by_spark_where_something_else_is_asked_for(
     spark: SparkSession, project: Project, steps: dict[str, str], more: str, expected: list[Any]
 ) -> None:
     sinks = {"out": f"from: {list(steps)[-1]}, memory: {{key: [t]}}"}
     found = analysed(spark, project, body(steps, sinks, more))
-    found.raise_errors()
     said = []
-    for problem in found.warnings:
+    for problem in found.problems:
         assert problem.location is not None
         said.append((problem.params["node"], problem.params["policy"], problem.location.line, problem.location.column))
-        assert (problem.code, str(problem.severity)) == ("LATE_SPARK_DROPS", "warning")
+        assert (problem.code, str(problem.severity)) == ("LATE_SPARK_DROPS", "error")
     assert said == expected
 
 
@@ -130,14 +133,28 @@ def test_validate_and_explain_say_which_way_a_query_runs(project: Project, penst
     path: Path = project.write(body(steps, None, "late: side"))
 
     checked = penstock("validate", path)
-    assert (checked.code, penstock("validate", path, "--strict").code) == (0, 2)
-    assert "warning[LATE_SPARK_DROPS] 'sets' runs on Spark's own aggregation" in checked.text
+    assert checked.code == 2
+    assert "error[LATE_SPARK_DROPS] 'sets' runs on Spark's own operators" in checked.text
 
+    path = project.write(body({**steps, "sets": f"late: drop, {steps['sets']}"}, None, "late: side"))
+    assert penstock("validate", path).code == 0
     text = penstock("explain", path).out
     assert "keeps state: aggregate by window (Spark's own operator)" in text
     assert "keeps state: window by id, window (Penstock kernel)" in text
-    assert text.count("LATE_SPARK_DROPS") == 1
 
     shown = json.loads(penstock("explain", path, "-o", "json").out)
     assert {node["name"]: node["kernel"] for node in shown["nodes"]}.items() >= {"sets": False, "counts": True}.items()
-    assert [problem["code"] for problem in shown["problems"]] == ["LATE_SPARK_DROPS"]
+    assert shown["problems"] == []
+
+
+def test_the_ledger_counts_what_spark_drops(project: Project) -> None:
+    steps = {"sets": f'from: views, sql: "{SETS}"', "counts": f'from: views, sql: "{COUNTS}"'}
+    sinks = {"to_sets": "from: sets, memory: {}", "to_counts": "from: counts, memory: {}"}
+    with Harness(project.write(body(steps, sinks, "late: drop"))) as harness:
+        harness.feed("views", [view(0.5), view(20)])
+        harness.feed("views", [view(21)])
+        # Two windows were closed: a late row each, and one that is in time.
+        harness.feed("views", [view(0.6), view(5), view(22)])
+        harness.finish()
+        late = [entry.late for entry in harness.ledger() if entry.late]
+    assert late == [{"sets": 2, "counts": 2}]

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.control.asking import NoAnswer
 from penstock.control.bench import Bench
+from penstock.control.launch.access import ProcessAccess
 
 ECHO = "tests.control.echo_bench"
 
@@ -25,41 +26,55 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made.close()
 
 
-def asked(bench: Bench, folder: Path, verb: str = "echo", **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = bench.ask({"verb": verb}, folder, **more)["answer"]
+def asked(bench: Bench, verb: str = "echo", *, alone: bool = False, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = bench.ask({"verb": verb}, ProcessAccess(**more), alone=alone)["answer"]
     return found
 
 
-def test_one_process_answers_all_and_is_replaced_when_it_has_ended(bench: Bench, tmp_path: Path) -> None:
-    first = asked(bench, tmp_path)
-    assert asked(bench, tmp_path)["pid"] == first["pid"]
+def secrets_of(answer: dict[str, Any]) -> dict[str, str]:
+    """Beside what Penstock itself passes."""
+    return {name: value for name, value in answer["environment"].items() if name != "PENSTOCK_JARS"}
+
+
+def test_one_process_answers_all_and_is_replaced_when_it_has_ended(bench: Bench) -> None:
+    first = asked(bench)
+    assert asked(bench)["pid"] == first["pid"]
     with pytest.raises(NoAnswer, match="ended"):
-        asked(bench, tmp_path, "die")
-    assert asked(bench, tmp_path)["pid"] != first["pid"]
+        asked(bench, "die")
+    assert asked(bench)["pid"] != first["pid"]
 
 
-def test_secrets_are_for_one_question_in_a_process_of_its_own(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BENCH_PASSWORD", "hidden")
+def test_secrets_are_for_one_question_in_a_process_of_its_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_PASSWORD", "s3cret")
+    monkeypatch.setenv("BENCH_OTHER", "hidden")
     monkeypatch.setenv("PENSTOCK_TOKEN", "hidden")
-    kept = asked(bench, tmp_path)
-    alone = asked(bench, tmp_path, alone={"BENCH_PASSWORD": "s3cret"})
-    assert (kept["environment"], alone["environment"]) == ({}, {"BENCH_PASSWORD": "s3cret"})
+    kept = asked(bench)
+    alone = asked(bench, alone=True, secrets=frozenset({"BENCH_PASSWORD"}))
+    assert (secrets_of(kept), secrets_of(alone)) == ({}, {"BENCH_PASSWORD": "s3cret"})
     assert alone["pid"] != kept["pid"]
     assert not psutil.pid_exists(alone["pid"])
-    assert asked(bench, tmp_path)["pid"] == kept["pid"]
+    assert asked(bench)["pid"] == kept["pid"]
 
 
-def test_what_takes_too_long_is_ended(bench: Bench, tmp_path: Path) -> None:
+def test_a_kept_process_serves_only_those_who_may_use_the_same_files(bench: Bench, tmp_path: Path) -> None:
+    one, other = (tmp_path / "one",), (tmp_path / "other",)
+    first = asked(bench, read=one)["pid"]
+    assert asked(bench, read=one)["pid"] == first
+    second = asked(bench, read=other)["pid"]
+    assert second != first
+    assert not psutil.pid_exists(first)
+    assert asked(bench, read=one)["pid"] not in (first, second)
+
+
+def test_what_takes_too_long_is_ended(bench: Bench) -> None:
     bench._patience = 0.5
-    pid = asked(bench, tmp_path)["pid"]
+    pid = asked(bench)["pid"]
     with pytest.raises(NoAnswer, match="too long"):
-        asked(bench, tmp_path, "sleep")
+        asked(bench, "sleep")
     assert not psutil.pid_exists(pid)
 
 
-def test_nobody_waits_behind_a_crowd(bench: Bench, tmp_path: Path) -> None:
+def test_nobody_waits_behind_a_crowd(bench: Bench) -> None:
     bench._patience = 2
     refused: list[NoAnswer] = []
     began = threading.Barrier(6)
@@ -67,7 +82,7 @@ def test_nobody_waits_behind_a_crowd(bench: Bench, tmp_path: Path) -> None:
     def ask() -> None:
         began.wait()
         try:
-            asked(bench, tmp_path, "sleep")
+            asked(bench, "sleep")
         except NoAnswer as error:
             refused.append(error)
 
@@ -79,13 +94,13 @@ def test_nobody_waits_behind_a_crowd(bench: Bench, tmp_path: Path) -> None:
     assert sorted(str(error)[:6] for error in refused) == ["it tak"] * 3 + ["others"] * 3
 
 
-def test_a_process_that_nobody_asks_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_nobody_asks_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     bench = Bench(patience=20, idle=0.2, module=ECHO)
-    pid = asked(bench, tmp_path)["pid"]
+    pid = asked(bench)["pid"]
     deadline = time.monotonic() + 20
     while psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not psutil.pid_exists(pid)
-    assert asked(bench, tmp_path)["pid"] != pid
+    assert asked(bench)["pid"] != pid
     bench.close()

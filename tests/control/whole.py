@@ -9,14 +9,17 @@ from pathlib import Path
 from tests.control.api.server import Client, Server
 from tests.control.supervisor.world import FAKE, FAKE_WORKER
 
+from penstock.control.admission import ProjectAdmission
 from penstock.control.auth.roles import Role
 from penstock.control.config import ServerConfig
+from penstock.control.launch.granted import access_of
+from penstock.control.policy import Policy
 from penstock.control.store.supervision import SupervisorStore
 from penstock.control.supervisor.act import Processes
 from penstock.control.supervisor.loop import Supervisor
+from penstock.control.supervisor.ports import Wanted
 from penstock.reports.folder import RunFolder
-from penstock.reports.processes import is_alive
-from penstock.testing.processes import kill, until
+from penstock.testing.processes import end_below, until
 
 
 class Whole:
@@ -27,7 +30,12 @@ class Whole:
         self._runner = runner
         self.folder = folder
         self.server = Server(folder, config)
-        self.store = SupervisorStore(self.server.store, self.server.services.folder, config.default_target)
+        self.store = SupervisorStore(
+            self.server.store,
+            self.server.services.folder,
+            config.default_target,
+            default_of=lambda found: self.server.services.project_of(found).default_target,
+        )
         self.start()
         self.author: Client = self.server.client(Role.AUTHOR)
 
@@ -37,8 +45,22 @@ class Whole:
             self.store,
             self.server.services.folder,
             lambda: self.server.services.config.supervised,
-            base=self.server.services.policy.folder,
+            base=self.server.services.policies.of(self.server.services.projects.default).folder,
+            admission=self._admission(),
             processes=Processes(self._runner, worker=FAKE_WORKER),
+            access=lambda wanted, versions: access_of(
+                self._policy_of(wanted), self.store.references(wanted.name, versions)
+            ),
+        )
+
+    def _policy_of(self, wanted: Wanted) -> Policy:
+        services = self.server.services
+        return services.policies.of(services.projects.of(wanted.labels, wanted.scope))
+
+    def _admission(self) -> ProjectAdmission:
+        services = self.server.services
+        return ProjectAdmission(
+            services.projects, services.policies, services.store, lambda project: services.disk_use(project)
         )
 
     def until(self, condition: Callable[[], object], what: str, seconds: float = 90, every: float = 0.02) -> None:
@@ -57,8 +79,6 @@ class Whole:
         return [RunFolder(path) for path in self.folder.glob("pipelines/*/runs/*")]
 
     def close(self) -> None:
-        for run in self.runs():
-            status = run.status
-            if status is not None and is_alive(status.pid, status.process_started):
-                kill(status.pid)
+        """Kills what was started, also what has not reported yet that it is there."""
+        end_below(self.folder)
         self.server.close()

@@ -15,7 +15,7 @@ import httpx
 from penstock.testing.processes import Process, kill, until, with_variable
 
 ROOT = Path(__file__).parents[2]
-_MARK = "TESTS_SERVER"
+_MARK = "PENSTOCK_TEST_SERVER"
 
 
 class Serving(Process):

@@ -54,7 +54,7 @@ def test_a_password_in_use_is_nowhere_to_be_found(
     with postgres.connect(postgres_database.name) as db:
         db.execute(f"CREATE ROLE someone LOGIN PASSWORD '{CANARY}'")
         db.execute("GRANT ALL ON SCHEMA public TO someone")
-    (tmp_path / "serve.yaml").write_text(CONFIG, "utf-8")
+    (tmp_path / "serve.yaml").write_text(f"{CONFIG}secrets: {{env: [CANARY]}}\n", "utf-8")
     (tmp_path / "a.yaml").write_text(
         PIPELINE.format(host=HOST, port=postgres.port, database=postgres_database.name), "utf-8"
     )

@@ -72,8 +72,11 @@ PLAIN = {
     ),
     "a secret is not set": Mistake(
         "SECRET_NOT_SET",
-        SOUND.replace("./out", '«"./${secret:env/NOT_SET_ANYWHERE}"'),
+        SOUND.replace("files: {path: ./out}", 'postgres: {url: «"${secret:env/NOT_SET_ANYWHERE}", table: t}'),
         "Set the environment variable NOT_SET_ANYWHERE",
+    ),
+    "a secret could be read again": Mistake(
+        "SECRET_NOT_HERE", SOUND.replace("./out", '«"./${secret:env/HOME}"'), "Remove the reference"
     ),
     "a path does not exist": Mistake(
         "PATH_NOT_FOUND", SOUND.replace("files: {path: ./in}", "files: «{path: ./nowhere}"), "Create it"

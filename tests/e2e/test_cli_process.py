@@ -129,8 +129,10 @@ metadata: {name: simple}
 spec:
   sources:
     views: {files: {path: ./in}, format: {json: {schema: {id: bigint}}}}
+    polled: {sql_poll: {url: "sqlite:///${secret:env/CANARY}.db", table: t, order: id}}
   sinks:
-    store: {from: views, sqlite: {path: "./out/${secret:env/CANARY}.db", table: views}}
+    store: {from: views, sqlite: {path: ./out/views.db, table: views}}
+    copies: {from: polled, files: {path: ./out/copies}}
 """
 CANARY = "canary-5f1d7c"
 
@@ -140,6 +142,8 @@ def simple(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.json").write_text('{"id": 1}\nbroken\n', "utf-8")
     (tmp_path / "p.yaml").write_text(SIMPLE, "utf-8")
+    with closing(sqlite3.connect(tmp_path / f"{CANARY}.db")) as db:
+        db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     return tmp_path / "p.yaml"
 
 
@@ -165,7 +169,7 @@ def test_a_terminal_shows_a_live_view_and_nobody_shows_a_secret(
     assert "╭" in shown
     assert "● running" in plain(shown)
     assert "● done" in plain(shown)
-    with closing(sqlite3.connect(tmp_path / "out" / f"{CANARY}.db")) as db:
+    with closing(sqlite3.connect(tmp_path / "out" / "views.db")) as db:
         assert db.execute("SELECT id FROM views").fetchall() == [(1,)]
 
     # Other state may not append to the same table; the error must name the table without its secret.

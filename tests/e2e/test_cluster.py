@@ -52,12 +52,14 @@ spec:
     views:
       files: {path: ./in, maxFilesPerBatch: 1}
       format: {json: {schema: {id: bigint, ts: timestamp, user: string}}}
+    polled: {sql_poll: {url: "sqlite:///${secret:env/SPEAKING_OUT}", table: t, order: id}}
   steps:
     spoken:
       from: views
       python: {function: "speech:speak", over: arrow, schema: {id: bigint, ts: timestamp, user: string}}
   sinks:
-    rows: {from: spoken, files: {path: "${secret:env/SPEAKING_OUT}"}}
+    rows: {from: spoken, files: {path: ./out}}
+    copies: {from: polled, files: {path: ./copies}}
 """
 SPEECH = """\
 import sys
@@ -123,6 +125,8 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(tmp_path: Path) -> 
 @pytest.mark.timeout(600)
 def test_what_executors_write_is_in_the_log_of_the_run_as_it_comes(tmp_path: Path) -> None:
     secret = str(tmp_path / "canary")
+    with closing(sqlite3.connect(secret)) as db:
+        db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     (tmp_path / "p.yaml").write_text(SPEAKING, "utf-8")
     (tmp_path / "speech.py").write_text(SPEECH.replace("SECRET", secret), "utf-8")
     write_input(tmp_path, range(1))

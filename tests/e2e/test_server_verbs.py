@@ -158,8 +158,10 @@ def test_runners_do_not_get_the_secrets_of_the_server(
     tmp_path: Path, folder: Path, penstock: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "serve.yaml"
-    config.write_text('notify: {ops: {webhook: {url: "${secret:env/HOOK_URL}"}}}\n', "utf-8")
-    secrets = {"HOOK_URL": "http://127.0.0.1:1/canary-hook", "PENSTOCK_TOKEN_X": "canary-token", "THEIRS": "pipeline"}
+    text = 'notify: {ops: {webhook: {url: "${secret:env/HOOK_URL}"}}}\nruns: {environment: ["THEI*", "HOOK_*"]}\n'
+    config.write_text(text, "utf-8")
+    secrets = {"HOOK_URL": "http://127.0.0.1:1/canary-hook", "PENSTOCK_TOKEN_X": "canary-token", "THEIRS": "pipeline",
+               "DATABASE_URL": "canary-database", "MAILPASS": "canary-mail"}  # fmt: skip
     with Site(tmp_path, "--config", config, env=secrets) as site:
         use(site, monkeypatch)
         penstock("apply", "-f", folder / "clicks.yaml", "-y")

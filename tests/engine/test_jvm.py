@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,19 @@ from pyspark.sql import SparkSession
 
 from penstock.engine import jvm
 from penstock.engine.jvm import MODULE_OPTIONS, Jvm, JvmOptions, command, find_java
-from penstock.engine.session import DEFAULTS, FIXED, Session, SessionOptions, cores, spark_conf
+from penstock.engine.session import FIXED, Session, SessionOptions, cores, spark_conf
 from penstock.errors import PenstockError
 
 
 def argv(tmp_path: Path, **options: Any) -> list[str]:
-    return command("java", JvmOptions(scratch=tmp_path, log=tmp_path / "spark.log", **options))
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    return command("java", JvmOptions(scratch=tmp_path, log=tmp_path / "spark.log", **options), folder)
 
 
 def conf_of(arguments: list[str]) -> dict[str, str]:
-    pairs = [arguments[index + 1] for index, item in enumerate(arguments) if item == "--conf"]
-    return dict(pair.split("=", 1) for pair in pairs)
+    text = Path(arguments[arguments.index("--properties-file") + 1]).read_text("utf-8")
+    pairs = dict(line.split("=", 1) for line in text.splitlines())
+    return {key: value.encode("ascii").decode("unicode_escape") for key, value in pairs.items()}
 
 
 @pytest.mark.spark
@@ -38,7 +41,8 @@ def test_the_running_jvm_has_the_fixed_options(spark: SparkSession) -> None:
 
 
 def test_conf_values_with_spaces_quotes_and_signs_stay_whole(tmp_path: Path) -> None:
-    conf = {"spark.a": "two words", "spark.b": "x=y;z", "spark.c": '"quoted" $HOME `id`', "spark.d": ""}
+    conf = {"spark.a": "two words", "spark.b": "x=y;z", "spark.c": '"quoted" $HOME `id`', "spark.d": "",
+            "spark.e": "a\nb\\c", "spark.f": "é"}  # fmt: skip
     assert conf_of(argv(tmp_path, conf=conf)) == conf
 
 
@@ -46,7 +50,9 @@ def test_options_for_java_come_before_the_class_and_are_split_like_a_shell_would
     conf = {"spark.driver.extraJavaOptions": "-Da=1 '-Db=two words'", "spark.x": "1"}
     arguments = argv(tmp_path, conf=conf, memory="3g")
     main = arguments.index("org.apache.spark.deploy.SparkSubmit")
-    assert arguments[main - 2 : main] == ["-Da=1", "-Db=two words"]
+    options = arguments[main - 1]
+    assert options.startswith("@")
+    assert Path(options[1:]).read_text("utf-8") == '"-Da=1"\n"-Db=two words"\n'
     assert "-Xmx3g" in arguments[:main]
     assert conf_of(arguments) == {"spark.x": "1"}
     assert arguments[-1] == "pyspark-shell"
@@ -102,7 +108,7 @@ def test_other_options_win_over_the_defaults(tmp_path: Path) -> None:
 
 def test_a_cluster_does_not_get_the_addresses_of_a_local_run(tmp_path: Path) -> None:
     local, cluster = (spark_conf(SessionOptions(master=master), tmp_path) for master in ("local[*]", "spark://h:7077"))
-    assert local["spark.driver.host"] == DEFAULTS["spark.driver.host"]
+    assert local["spark.driver.host"] == local["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.host" not in cluster
     assert "spark.driver.bindAddress" not in cluster
 

@@ -53,6 +53,13 @@ def test_a_rate_that_spark_could_not_tell_is_zero() -> None:
     assert batch_report({**PROGRESS, "processedRowsPerSecond": None}, []).rows_per_second == 0.0
 
 
+def test_a_clock_that_was_set_back_in_a_batch_makes_nothing_negative() -> None:
+    durations = {"batchDuration": -3_598_741, "durationMs": {"addBatch": -3_598_800, "walCommit": 12}}
+    report = batch_report({**PROGRESS, **durations, "processedRowsPerSecond": -0.1}, ["a", "b"])
+    assert (report.duration_ms, report.rows_per_second) == (0, 0.0)
+    assert report.phases_ms == {"addBatch": 0, "walCommit": 12}
+
+
 def test_sources_are_not_named_when_spark_reports_another_number_of_them() -> None:
     assert batch_report(PROGRESS, ["a"]).sources == {}
 

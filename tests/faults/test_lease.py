@@ -34,8 +34,10 @@ spec:
     rows:
       files: {path: ./in, maxFilesPerBatch: 1}
       format: {json: {schema: {id: bigint}}}
+    polled: {sql_poll: {url: "sqlite:///${secret:env/CANARY}.db", table: t, order: id}}
   sinks:
-    table: {from: rows, sqlite: {path: "./out/${secret:env/CANARY}.db", table: rows}}
+    table: {from: rows, sqlite: {path: ./out/rows.db, table: rows}}
+    copies: {from: polled, files: {path: ./out/copies}}
     files: {from: rows, files: {path: ./out/files}}
 """
 
@@ -46,6 +48,7 @@ class Contested:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "in").mkdir()
+        make_empty_table(folder / f"{CANARY}.db")
         for number in range(FILES):
             file = folder / f"{number}.json"
             file.write_text("".join(f'{{"id": {number * ROWS + row}}}\n' for row in range(ROWS)), "utf-8")
@@ -58,7 +61,7 @@ class Contested:
         return self.runners.start(take_over=take_over, env={STOP_AT: stop_at})
 
     def stored(self) -> dict[str, list[int]]:
-        with closing(sqlite3.connect(self.folder / "out" / f"{CANARY}.db")) as db:
+        with closing(sqlite3.connect(self.folder / "out" / "rows.db")) as db:
             table = sorted(row[0] for row in db.execute("SELECT id FROM rows"))
         return {"table": table, "files": sorted(row["id"] for row in committed_rows(self.folder / "out" / "files"))}
 
@@ -69,6 +72,11 @@ class Contested:
     def epochs(self) -> list[int]:
         """Of each batch, who has written it into the ledger."""
         return [entry.epoch for entry in Ledger(self.runners.state / "ledger.db").entries()]
+
+
+def make_empty_table(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
 
 
 def overtaken(run: RunnerProcess, jvm: int, *codes: str) -> None:
@@ -112,7 +120,7 @@ def test_a_run_that_was_overtaken_cannot_store_or_commit_anything(tmp_path: Path
     # The second had written batch 2 before it stood still; the third ran it again and wrote it anew.
     assert contested.epochs() == [1, 2, 3, 3, 3, 3]
     account = read_ledger(load(tmp_path / "p.yaml"), contested.runners.state)
-    assert (account.verdict, account.totals.rows_in) == ("sealed", {"rows": FILES * ROWS})
+    assert (account.verdict, account.totals.rows_in) == ("sealed", {"rows": FILES * ROWS, "polled": 0})
     check_reports(third)
     canaries = [name for name, content in contents(contested.runners.folder).items() if CANARY.encode() in content]
     assert canaries == []
@@ -125,7 +133,8 @@ def check_reports(run: RunnerProcess) -> None:
     assert end is not None
     assert (status.phase, status.epoch, status.restarts_per_hour, status.trigger_ms) == ("stopped", 3, 3, 0)
     assert status.pid == run.pid
-    assert status.rows_out == {"table": sum(status.rows_in.values()), "files": sum(status.rows_in.values())}
+    rows = sum(status.rows_in.values())
+    assert status.rows_out == {"table": rows, "files": rows, "copies": 0}
     assert status.checkpoint_bytes is not None
     assert status.disk_free is not None
     assert (end.outcome, end.exit_code, end.problems) == ("stopped", 0, ())

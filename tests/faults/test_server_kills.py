@@ -53,7 +53,8 @@ class Hunted:
         self.chance = chance
         target = Target(master="local[1]", driver_memory="512m", conf=QUICK)
         self.whole = Whole(folder, RUNNER, ServerConfig(targets={"local": target}))
-        self.files = self.whole.server.services.policy.folder
+        services = self.whole.server.services
+        self.files = services.policies.of(services.projects.default).folder
         self.fed = 0
         self.killed: dict[str, int] = dict.fromkeys(NAMES, 0)
         for name in NAMES:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -157,10 +159,10 @@ def test_what_holds_a_secret_is_left_out_and_the_rest_is_checked(monkeypatch: py
 SECRET = """
 sources:
   views:
-    files:
-      pattern: "*.json"
-      path: "${secret:env/PENSTOCK_TEST_FOLDER}/in"
-    format: {json: {schema: {id: string}}}
+    sql_poll:
+      table: t
+      url: "sqlite:///${secret:env/PENSTOCK_TEST_FOLDER}/in.db"
+      order: id
 sinks:
   out: {from: views, memory: {}}
 """
@@ -171,7 +173,7 @@ def test_a_secret_that_is_not_set_is_shown_where_it_is_used(monkeypatch: pytest.
 
     (problem,) = check(graph_of(SECRET))
 
-    assert at(problem) == ("SECRET_NOT_SET", 9, 15)
+    assert at(problem) == ("SECRET_NOT_SET", 9, 14)
     assert str(problem.params["reference"]) == "${secret:env/PENSTOCK_TEST_FOLDER}"
     assert check(graph_of(SECRET), World.STEPS) == []
 
@@ -183,31 +185,57 @@ def test_a_component_is_checked_with_its_secrets_and_they_are_not_shown(
     graph = graph_of(SECRET)
 
     (problem,) = check(graph)
-    (tmp_path / "in").mkdir()
 
-    assert at(problem) == ("PATH_NOT_FOUND", 8, 9)
-    assert problem.params["path"] == "${secret:env/PENSTOCK_TEST_FOLDER}/in"
+    assert at(problem)[0] == "PATH_NOT_FOUND"
+    assert str(problem.params["path"]) == "${secret:env/PENSTOCK_TEST_FOLDER}/in.db"
     assert str(tmp_path) not in str(problem)
+    with closing(sqlite3.connect(tmp_path / "in.db")) as database:
+        database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     assert check(graph) == []
 
 
-def test_secrets_of_steps_formats_and_dead_letters_are_looked_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PENSTOCK_TEST_FOLDER", raising=False)
+def test_secrets_of_sinks_and_dead_letters_are_looked_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_TEST_URL", raising=False)
+    graph = graph_of("""
+        sources:
+          views:
+            memory: {schema: {id: string}}
+        sinks:
+          out: {from: views, postgres: {url: "${secret:env/PENSTOCK_TEST_URL}", table: t}}
+        deadLetters: {postgres: {url: "${secret:env/PENSTOCK_TEST_URL}", table: t}}
+        """)
+
+    assert [at(problem) for problem in check(graph)] == [("SECRET_NOT_SET", 9, 40), ("SECRET_NOT_SET", 10, 33)]
+    assert check(graph, World.STEPS) == []
+    assert check(graph, World.CLOSED) == []
+
+
+@pytest.mark.parametrize("world", World)
+def test_a_secret_where_it_could_come_out_as_a_row_is_refused_at_its_place(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_VALUE", "canary")
     graph = graph_of("""
         sources:
           views:
             memory: {schema: {id: string}}
         steps:
-          some: {from: views, filter: "id = '${secret:env/PENSTOCK_TEST_FOLDER}'"}
+          some: {from: views, filter: "id = '${secret:env/PENSTOCK_TEST_VALUE}'"}
+          more: {from: some, select: {a: "reverse('${secret:env/PENSTOCK_TEST_VALUE}')"}}
         sinks:
-          out: {from: some, memory: {}}
-        deadLetters: {files: {path: "${secret:env/PENSTOCK_TEST_FOLDER}"}}
+          out: {from: more, sqlite: {path: "${secret:env/PENSTOCK_TEST_VALUE}.db", table: t}}
+        deadLetters: {files: {path: "${secret:env/PENSTOCK_TEST_VALUE}"}}
         """)
 
-    assert [at(problem) for problem in check(graph)] == [("SECRET_NOT_SET", 9, 33), ("SECRET_NOT_SET", 12, 31)]
-    # Steps run as they are in a test, so they need their secrets there.
-    assert [at(problem) for problem in check(graph, World.STEPS)] == [("SECRET_NOT_SET", 9, 33)]
-    assert check(graph, World.CLOSED) == []
+    found = check(graph, world)
+
+    assert [at(problem) for problem in found] == [
+        ("SECRET_NOT_HERE", 9, 33),
+        ("SECRET_NOT_HERE", 10, 36),
+        ("SECRET_NOT_HERE", 12, 38),
+        ("SECRET_NOT_HERE", 13, 31),
+    ]
+    assert "canary" not in str(found)
 
 
 def test_tests_may_only_name_what_is_there() -> None:
@@ -274,10 +302,10 @@ def test_secrets_of_sinks_of_late_rows_are_looked_up(monkeypatch: pytest.MonkeyP
     graph = graph_of("""
         sources: {views: {memory: {schema: {id: string}}}}
         sinks: {out: {from: views, memory: {}}}
-        late: {policy: side, sink: {files: {path: "${secret:env/PENSTOCK_TEST_FOLDER}"}}}
+        late: {policy: side, sink: {postgres: {url: "${secret:env/PENSTOCK_TEST_FOLDER}", table: t}}}
         """)
 
-    assert [at(problem) for problem in check(graph)] == [("SECRET_NOT_SET", 7, 45)]
+    assert [at(problem) for problem in check(graph)] == [("SECRET_NOT_SET", 7, 47)]
 
 
 def with_late(dedupe: str = "", spec: str = "", other: str = "") -> Graph:

@@ -84,7 +84,7 @@ def test_what_has_the_wrong_type_is_refused(key: str, value: Any) -> None:
 
 
 def test_each_file_is_whole_or_not_there(folder: RunFolder) -> None:
-    order = RunOrder("r1", "demo", 3, "/d/3.yaml", "/d", "/d/state", conf={"spark.x": "1"}, packages=("a:b:1",))
+    order = RunOrder("r1", "demo", 3, "/d/3.yaml", "/d", "/d/state", conf={"spark.x": "1"}, jars={"a:b:1": "0" * 64})
     status = RunStatus("r1", 7, "x", "running", NOW)
     end = RunEnd("r1", NOW, 1, "failed", ({"code": "DISK_FULL", "params": {"path": "/d"}},))
     assert (folder.order, folder.status, folder.end) == (None, None, None)

@@ -79,9 +79,9 @@ FAILS
 other = "${secret:env/DEMO_" + "OTHER}"
 p = ps.Pipeline("demo")
 views = p.source("views", ps.sources.Generator(dataset="page_views", rows=1))
-views.to("store", ps.sinks.Files(path=other))
-views.to("more", ps.sinks.Files(path="${secret:file/" + os.environ["DEMO_FILE"] + "}"))
-views.to("most", ps.sinks.Files(path="${secret:env/DEMO_KEY}"))
+views.to("store", ps.sinks.Postgres(url=other, table="t"))
+views.to("more", ps.sinks.Postgres(url="${secret:file/" + os.environ["DEMO_FILE"] + "}", table="t"))
+views.to("most", ps.sinks.Postgres(url="${secret:env/DEMO_KEY}", table="t"))
 """
 
 

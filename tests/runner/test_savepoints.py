@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,13 +47,14 @@ PIPELINE = """
 
 
 @contextmanager
-def running(pipeline: Path, state_dir: Path) -> Iterator[list[Status]]:
-    """Runs it beside the test until the block ends, and then to a clean stop."""
+def running(pipeline: Path, state_dir: Path, clock: Callable[[], dt.datetime] | None = None) -> Iterator[list[Status]]:
+    """Runs it beside the test until the block ends, and then to a clean stop. `clock` is what its savepoints go by."""
     graph, seen, stop = build(load(pipeline)), list[Status](), threading.Event()
     failures: list[BaseException] = []
     with StateDir(state_dir, graph.file.pipeline.name) as state:
         status = Status(graph.file.pipeline.name, "starting", dt.datetime.now(dt.UTC))
         way = Course(shared_session(), graph, state, seen.append, status, stop, state.logs / "log")
+        way.savepoints.clock = clock or way.savepoints.clock
 
         def through() -> None:
             try:
@@ -113,3 +114,21 @@ def test_savepoints_of_a_pipeline_that_runs(project: Project, monkeypatch: pytes
     course(build(load(pipeline)), state)
 
     assert stored(project) == [0, 1, 2, 3]
+
+
+def test_a_clock_that_is_set_back_delays_none_of_its_own(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savepoints, "_LOOK_SECONDS", 0.2)
+    pipeline, state = project.write(PIPELINE), project.folder / "state"
+    project.put("in/0.json", json_lines([{"id": 0}]))
+    began, shift = dt.datetime.now(dt.UTC), dt.timedelta()
+
+    def own(before: dt.datetime) -> set[str]:
+        return {one.name for one in readable(found_in(state)) if one.automatic and one.created_at < before}
+
+    with running(pipeline, state, lambda: dt.datetime.now(dt.UTC) + shift):
+        until(lambda: len(own(dt.datetime.max.replace(tzinfo=dt.UTC))) == 2, "two of its own")
+        shift = -dt.timedelta(hours=1)
+        until(lambda: own(began), "one by the new clock")
+        first = own(began)
+        until(lambda: own(began) - first, "the next one")
+    assert len(own(dt.datetime.max.replace(tzinfo=dt.UTC))) == 2

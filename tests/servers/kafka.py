@@ -18,6 +18,7 @@ from penstock.engine.ivy import SPARK_JARS
 from penstock.engine.jars import locked_jars, read_lock, write_lock
 from penstock.engine.jvm import find_java
 from penstock.errors import PenstockError
+from penstock.testing.processes import until
 
 LOCK = Path(__file__).with_name("kafka.lock")
 ROOTS = {"kafka": ("org.apache.kafka:kafka_2.13:4.3.1",)}
@@ -121,6 +122,8 @@ class Kafka(Server):
         name = name or f"topic-{next(self._numbers)}"
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         _settle(self.admin.create_topics([new]))
+        # The controller has it; the broker tells others of it a moment later.
+        until(lambda: name in self.admin.list_topics(timeout=_SECONDS).topics, f"the broker knows {name}", _SECONDS)
         return name
 
     def delete_topic(self, name: str) -> None:

@@ -40,7 +40,7 @@ def test_no_time_at_all_is_no_limit(name: str) -> None:
 
 def test_secrets_of_sinks_for_late_rows_are_secrets_of_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(name: str) -> LatePolicy:
-        return ps.Late("side", sink=ps.sinks.Files(path=f"${{secret:env/{name}}}"))
+        return ps.Late("side", sink=ps.sinks.Postgres(url=f"${{secret:env/{name}}}", table="t"))
 
     monkeypatch.setenv("PENSTOCK_TEST_ONE", "one")
     monkeypatch.setenv("PENSTOCK_TEST_TWO", "two")

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.access.addresses import AddressLimits
+from penstock.access.limits import Access
+from penstock.access.paths import PathLimits
+from penstock.access.secrets import SecretLimits
 from penstock.errors import PenstockError
 from penstock.frontends.examine import examined
 from penstock.frontends.yaml import parse_yaml
 from penstock.graph.nodes import Graph
 from penstock.graph.validate import World
+from penstock.reports.codec import plain
 from penstock.spec.location import PipelineFile
 from penstock.testing import bench
 from penstock.testing.preview import Samples, preview
@@ -87,8 +92,13 @@ def test_a_sample_is_as_large_as_wanted_and_taken_once(folder: Path) -> None:
         preview(graph(folder), "nowhere")
 
 
+def limited_to(folder: Path) -> dict[str, Any]:
+    access = Access(PathLimits((str(folder),)), AddressLimits(()), SecretLimits())
+    return {"folder": str(folder), "access": plain(access)}
+
+
 def test_the_bench_explains_what_is_right_beside_what_is_wrong(folder: Path) -> None:
-    asked = {"verb": "explain", "kind": "yaml", "path": "tried.yaml", "text": FILE, "folder": str(folder)}
+    asked = {"verb": "explain", "kind": "yaml", "path": "tried.yaml", "text": FILE, **limited_to(folder)}
     found = bench.answer(json.dumps(asked))["answer"]
     nodes = {node["name"]: node for node in found["nodes"]}
     assert {column["name"]: column["type"] for column in nodes["counts"]["columns"]}["views"] == "bigint"
@@ -99,7 +109,7 @@ def test_the_bench_explains_what_is_right_beside_what_is_wrong(folder: Path) -> 
 
 
 def test_the_bench_answers_whatever_is_asked(folder: Path) -> None:
-    asked = {"verb": "preview", "kind": "yaml", "path": "t.yaml", "folder": str(folder), "rows": 5, "seconds": 2}
+    asked = {"verb": "preview", "kind": "yaml", "path": "t.yaml", **limited_to(folder), "rows": 5, "seconds": 2}
     rows = bench.answer(json.dumps({**asked, "text": FILE, "node": "dear", "fresh": True}))["answer"]
     assert (rows["node"], rows["total"]) == ("dear", 1)
     (problem,) = bench.answer(json.dumps({**asked, "text": FILE, "node": "lost", "fresh": False}))["problems"]

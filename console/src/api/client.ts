@@ -37,7 +37,7 @@ export class Refusal extends Error {
 
 /** Others are being served; asked again a little later, the server has an answer. */
 export const WHILE_BUSY = {
-  retry: (failed: number, error: unknown) => error instanceof Refusal && error.problem.code === "BENCH_BUSY" && failed < 20,
+  retry: (failed: number, error: unknown) => error instanceof Refusal && (error.status === 503 || error.status === 429) && failed < 20,
   retryDelay: 1000,
 };
 

@@ -6,6 +6,7 @@ const WORDS: Record<Operation["kind"], string> = {
   savepoint: "Taking a savepoint", verify: "Verifying a savepoint", restore: "Going back to a savepoint", fork: "Forking from a savepoint",
   rescale: "Dividing the state anew", upgrade: "Carrying the state over to the new version", cutover: "A new version beside it",
   compare: "Comparing it with the new version", takeover: "Letting the new version take over", abandon: "Giving the new version up",
+  accept_gap: "Accepting that a sink has lost batches",
 };
 
 /** A kind that a newer server may have is told by its name. */

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli import (
+    accept_gap,
     alerts,
     apply,
     cutover,
@@ -22,7 +23,9 @@ from penstock.cli import (
     init,
     ledger,
     logs,
+    packages,
     plan,
+    projects,
     replay,
     reprocess,
     rescale,
@@ -53,10 +56,10 @@ app = typer.Typer(
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 
 _HERE = (
-    *(init, validate, explain, test, run, state, savepoint, upgrade, cutover, rescale),
+    *(init, validate, explain, test, run, state, savepoint, upgrade, cutover, rescale, accept_gap),
     *(ledger, replay, reprocess, schema),
 )
-_WITH_A_SERVER = (serve, plan, apply, get, describe, start, stop, delete, logs, alerts, token)
+_WITH_A_SERVER = (serve, packages, plan, apply, get, describe, start, stop, delete, logs, alerts, token, projects)
 for verb in (*_HERE, *_WITH_A_SERVER):
     verb.register(app)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -48,6 +49,8 @@ def serve(
     """
     from penstock.control import serve as control
 
+    # What the server writes is for its own user.
+    os.umask(0o077)
     options = control.ServeOptions(data, host, port, store, config, insecure)
     with control.PenstockServer(options) as server:
         over = threading.Event()
@@ -71,6 +74,8 @@ def _say_hello(server: PenstockServer) -> None:
         lines.append(("token", server.token))
     for name, value in lines:
         out.print(Text.assemble((f"  {name:<8} ", "dim"), value))
+    for warning in server.warnings():
+        out.print(Text(f"Warning: {warning}", "yellow"))
     if server.token is not None:
         out.print(Text(f"The token is an admin's. It is shown this once; {data / 'admin.token'} has it too", "dim"))
     out.print(Text("Ctrl-C ends the server; pipelines go on", "dim"))

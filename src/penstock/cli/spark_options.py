@@ -14,7 +14,9 @@ Master = Annotated[
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark option; may be repeated.")]
 Packages = Annotated[
     list[str] | None,
-    typer.Option("--packages", metavar="G:A:V", help="Maven coordinates of jars to add; may be repeated."),
+    typer.Option(
+        "--packages", metavar="G:A:V", help="Maven coordinates of jars to add, which are not checked; may be repeated."
+    ),
 ]
 DriverMemory = Annotated[
     str | None, typer.Option("--driver-memory", metavar="SIZE", help="Memory of the driver, such as 4g.")

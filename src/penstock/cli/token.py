@@ -28,6 +28,9 @@ def create(
         list[str] | None,
         typer.Option("--scope", metavar="KEY=VALUE", help="Only pipelines with this label; may be repeated."),
     ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="NAME", help="Only pipelines of this project of the server.")
+    ] = None,
     lasts: Annotated[str, typer.Option("--for", metavar="LENGTH", help="How long it is valid.")] = "90 days",
     forever: Annotated[bool, typer.Option("--forever", help="It never expires.")] = False,
 ) -> None:
@@ -35,6 +38,7 @@ def create(
     from penstock.cli.client import connected
 
     asked: dict[str, Any] = {"name": name, "role": role.value, "scope": labels_in(scope)}
+    asked |= {} if project is None else {"project": project}
     made = connected().post("/tokens", {**asked, "lasts": None if forever else lasts})
     until = "for ever" if made["expiresAt"] is None else f"until {clock(made['expiresAt'])}"
     err.print(Text(f"token {made['id']} of {name}, {role.value}, {until}; it is not shown again", "dim"))

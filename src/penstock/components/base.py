@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from penstock.access.limits import checked_path
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, Config
+from penstock.spec.fields import Change, Config, change_of
 from penstock.spec.pipeline import LatePolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.components.shared.checksum import Change as ContentChange
     from penstock.components.shared.checksum import Content
     from penstock.kernels.base import Kernel
 
@@ -120,6 +124,12 @@ class SinkContext:
     epoch: int
     schema: Mapping[str, str]
     """Columns of the rows to store, with Spark's type names."""
+    spool: Path | None = None
+    """A folder that tasks and the driver share, for rows on their way; None: the driver's temporary folder."""
+    refuse_overtaken: Callable[[], None] = lambda: None
+    """Raises if a newer run has taken over the state of this one."""
+    checksum: tuple[str, ...] = ()
+    """The columns of which the ledger keeps checksums."""
 
 
 class Component(Config):
@@ -160,6 +170,8 @@ class Source(Component, ABC):
     batch_limit: ClassVar[Literal["max_rows_per_batch", "max_files_per_batch"] | None] = None
     """The field that says how much one batch reads; a source without one cannot be throttled."""
 
+    lists_files: ClassVar[bool] = False
+    """Whether Spark lists the files it reads, so that each is checked before it is read."""
     reads_ranges: ClassVar[bool] = False
     """Whether the rows of several batches can be read as those of one: all that lies between two of its offsets."""
 
@@ -338,11 +350,48 @@ class Refused:
     error: str
 
 
+@dataclass(frozen=True)
+class Noted:
+    """How far the ledger of a pipeline says that a sink is."""
+
+    batch: int
+    """The last batch that the sink itself has noted."""
+    place: str = ""
+    """Tells a place from another, see `Sink.place`."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Where what was stored ends, by part of the sink, if it has parts that can lose their end."""
+
+
 class SinkWriter(ABC):
     """An open sink. It applies each batch once: a batch it has applied before changes nothing."""
 
+    node: str = ""
     retried: int = 0
     """How often it had to try again so far: a deadlock, a lost connection, a server that had too much to do."""
+    noted: int | None = None
+    """The last batch that it is known to hold, -1 for none; None if it is not known, or it keeps no such number."""
+    ends: Mapping[str, int] = {}
+    """See `Noted.ends`."""
+
+    def last_batch(self) -> int | None:
+        """The last batch that the sink says it has stored, -1 for none; None if it keeps no such number."""
+        return None
+
+    def expect(self, noted: Noted) -> None:
+        """Raises SINK_BEHIND if the sink holds less than the ledger says. Called once, before anything is written."""
+        found = self.last_batch()
+        if found is not None:
+            self.noted = noted.batch
+            self.refuse_behind(found)
+            self.noted = found
+
+    def refuse_behind(self, found: int) -> None:
+        """Raises SINK_BEHIND if the sink says that it holds less than it is known to have stored.
+
+        To be asked in the transaction that stores a batch: a server may fail over to a replica in between.
+        """
+        if self.noted is not None and found < self.noted:
+            raise is_behind(self.node, found, self.noted)
 
     @abstractmethod
     def write(self, batch: Batch, rows: DataFrame) -> bool:
@@ -357,6 +406,17 @@ class SinkWriter(ABC):
         The answer is the same after a crash: a batch that had been stored before has the same rows left out.
         """
         return ()
+
+    measured_from: int | None = None
+    """The first batch of which the ledger has a `Change`."""
+
+    def changed(self, batch: Batch) -> ContentChange | None:
+        """By how much the batch last written has changed what it holds; None if it does not compute it.
+
+        Only asked of sinks with `replaces_rows`, where checksums are wanted. It sums up all columns, as they
+        are stored. The answer is the same after a crash.
+        """
+        return None
 
     # --- going back to a savepoint ------------------------------------------------------------------------
 
@@ -389,6 +449,12 @@ class SinkWriter(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Gives back what the sink holds."""
+
+
+def is_behind(node: str, found: int, noted: int, reason: str = "") -> PenstockError:
+    """The engine adds what it knows of the batches that are missing."""
+    holds = reason or ("it holds no batch" if found < 0 else f"its last batch is {found}")
+    return PenstockError.of("SINK_BEHIND", node=node, position=found, holds=holds, noted=noted, missing="", way="")
 
 
 def cannot_rewind(node: str, batch: int, reason: str, advice: str) -> PenstockError:
@@ -429,11 +495,28 @@ class Sink(Component, ABC):
         """Problems with the rows it would get, by column name and Spark type."""
         yield from ()
 
+    def place(self) -> str:
+        """Tells the place it writes to from others; the same for a server at another address, such as a replica."""
+        named = [name for name in type(self).model_fields if change_of(type(self), name) is Change.LOSES_STATE]
+        values = self.model_dump(mode="json", include=set(named) - {"url"})
+        if "url" in named:
+            values["database"] = str(getattr(self, "url", "")).partition("?")[0].rpartition("/")[2]
+        text = json.dumps([self.name, values], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     read_with_spark: ClassVar[bool] = False
     """Whether it takes Spark to look what is in it."""
 
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether it takes away what a later row replaces, so that it does not hold all that was written to it."""
+        return self.accepts_updates
+
     def content(self, context: SinkContext, columns: Sequence[str]) -> Content | None:
-        """What it holds now, with checksums over these columns; None if it cannot be read back."""
+        """What it holds now, with checksums over these columns; None if it cannot be read back.
+
+        Raises NotSummed if it can, but says nothing about these columns or about all that was written.
+        """
         return None
 
     # --- reading back what two versions of a pipeline store ------------------------------------------------
@@ -458,8 +541,8 @@ class Sink(Component, ABC):
 
 
 def resolve_path(folder: Path, path: str) -> str:
-    """An absolute path or URI: paths in a pipeline file are relative to the file's folder."""
-    if "://" in path:
-        return path
-    expanded = Path(path).expanduser()
-    return str(expanded if expanded.is_absolute() else (folder / expanded).resolve())
+    """An absolute path or URI: paths in a pipeline file are relative to the file's folder.
+
+    Whatever is opened is resolved here first, as it is refused here if this process may not open it.
+    """
+    return checked_path(folder, path)

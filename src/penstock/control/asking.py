@@ -1,21 +1,22 @@
-"""Asks a process of its own for an answer in JSON, with nothing of the server's that may be secret."""
+"""Asks a process of its own for an answer in JSON; it is confined as those of pipelines are."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-_SECRET_ENVIRONMENT = re.compile(r"PENSTOCK_|.*(TOKEN|SECRET|PASSWORD|KEY)", re.IGNORECASE)
+from penstock.control.launch.access import ProcessAccess
+from penstock.control.launch.launcher import Launcher
+
 _AT_ONCE = threading.BoundedSemaphore(3)
 """However many ask, the machine is for the pipelines."""
 _TURN_SECONDS = 20.0
@@ -30,20 +31,32 @@ class Busy(NoAnswer):
     """Others are asking; there may be an answer later."""
 
 
-def ask(module: str, arguments: Sequence[str], folder: Path, patience: float, question: str = "") -> dict[str, Any]:
-    """What a module of Penstock prints for these arguments and this input; raises NoAnswer."""
-    command = [sys.executable, "-P", "-m", module, *arguments]
-    with _turn(), tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as asked:
+def ask(
+    launcher: Launcher,
+    module: str,
+    arguments: Sequence[str],
+    access: ProcessAccess,
+    patience: float,
+    question: str = "",
+    own: Sequence[Path] = (),
+) -> dict[str, Any]:
+    """What a module of Penstock prints for these arguments and this input; raises NoAnswer.
+
+    Beside `access` the process may change what is its `own`.
+    """
+    with _turn(), tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as asked, scratch_folder("ask") as place:
         asked.write(question.encode("utf-8"))
         asked.seek(0)
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=harmless(os.environ),
+        launcher.give(place)
+        process = launcher.start(
+            (sys.executable, "-m", module, *arguments),
+            access,
+            folder=place,
+            home=place,
+            scratch=place,
+            own=own,
             stdin=asked,
             stdout=answer,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
         )
         try:
             code = process.wait(patience)
@@ -78,9 +91,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def harmless(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what may be secret: the process has no business with it."""
-    kept = {key: value for key, value in environment.items() if not _SECRET_ENVIRONMENT.match(key)}
-    if "PYTHONPATH" in kept:
-        kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in kept["PYTHONPATH"].split(os.pathsep))
-    return kept
+@contextmanager
+def scratch_folder(purpose: str) -> Iterator[Path]:
+    """A folder of its own for a process, for as long as it lives."""
+    with tempfile.TemporaryDirectory(prefix=f"penstock-{purpose}-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -1,6 +1,7 @@
 """Tries out pipelines that somebody is writing, in a process with a Spark of its own that is kept for a while.
 
-A process that has run code, or that was given secrets, answers one question only.
+A process that has run code, or that was given secrets, answers one question only; one that is kept answers only those
+who may use the same files.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.control.asking import Busy, NoAnswer, end, harmless
+from penstock.control.asking import Busy, NoAnswer, end
+from penstock.control.launch.access import ProcessAccess
+from penstock.control.launch.launcher import Launcher
 
 _MODULE = "penstock.testing.bench"
 _TURN_SECONDS = 30.0
@@ -33,7 +36,14 @@ _LARGEST = 20_000_000
 class Bench:
     """One question at a time. Whatever is asked for longer than the patience ends with its process."""
 
-    def __init__(self, patience: float = 90.0, idle: float = _IDLE_SECONDS, module: str = _MODULE) -> None:
+    def __init__(
+        self,
+        patience: float = 90.0,
+        idle: float = _IDLE_SECONDS,
+        module: str = _MODULE,
+        launcher: Launcher | None = None,
+    ) -> None:
+        self._launcher = launcher or Launcher()
         self._patience = patience
         self._idle = idle
         self._module = module
@@ -42,21 +52,21 @@ class Bench:
         self._kept: _Process | None = None
         self._timer: threading.Timer | None = None
 
-    def ask(self, question: Mapping[str, Any], folder: Path, *, alone: Mapping[str, str] | None = None) -> Any:
-        """The answer, or what is wrong as `problems`; raises NoAnswer. A process with secrets is `alone` for it."""
+    def ask(self, question: Mapping[str, Any], access: ProcessAccess, *, alone: bool = False) -> Any:
+        """The answer, or what is wrong as `problems`; raises NoAnswer. `alone`: by a process that answers no other."""
         with self._taken():
-            if alone is not None:
-                process = _Process(self._module, folder, alone)
+            if alone:
+                process = _Process(self._launcher, self._module, access)
                 try:
                     return process.ask(question, self._patience)
                 finally:
                     process.end()
-            return self._ask_kept(question, folder)
+            return self._ask_kept(question, access)
 
-    def _ask_kept(self, question: Mapping[str, Any], folder: Path) -> Any:
-        if self._kept is None or not self._kept.usable:
+    def _ask_kept(self, question: Mapping[str, Any], access: ProcessAccess) -> Any:
+        if self._kept is None or not self._kept.usable or self._kept.access != access:
             self._end_kept()
-            self._kept = _Process(self._module, folder, {})
+            self._kept = _Process(self._launcher, self._module, access)
         try:
             found = self._kept.ask(question, self._patience)
         except NoAnswer:
@@ -107,18 +117,25 @@ class Bench:
 
 
 class _Process:
-    def __init__(self, module: str, folder: Path, secrets: Mapping[str, str]) -> None:
+    def __init__(self, launcher: Launcher, module: str, access: ProcessAccess) -> None:
+        self.access = access
         self._asked = 0
         self._scratch = tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
-            cwd=folder,
-            env={**harmless(os.environ), **secrets, "TMPDIR": self._scratch.name},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        place = Path(self._scratch.name)
+        launcher.give(place)
+        try:
+            self._process = launcher.start(
+                (sys.executable, "-m", module),
+                access,
+                folder=place,
+                home=place,
+                scratch=place,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        except OSError as error:
+            self._scratch.cleanup()
+            raise NoAnswer(f"its process could not be started: {error.strerror or error}") from None
 
     @property
     def usable(self) -> bool:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection
 
-from penstock.control.auth.roles import Grant
+from penstock.control.auth.roles import Grant, in_words
 from penstock.control.changing import Changing, changing, kind_of
 from penstock.control.store import access, history, operations, pipelines
 from penstock.control.store.pipelines import Desired, FileKind, Version
@@ -258,9 +258,15 @@ def _for_absent(known: Iterable[Known], wish: Wish, grant: Grant) -> Iterable[St
 
 def within_scope(grant: Grant, name: str, labels: Mapping[str, str]) -> None:
     if not grant.sees(labels):
-        needed = ", ".join(f"{key}: {value}" for key, value in sorted(grant.scope.items()))
         reason = f"pipeline '{name}' is not one of those your token is limited to"
-        raise PenstockError.of("FORBIDDEN", reason=reason, advice=f"They have the labels {{{needed}}}.")
+        raise PenstockError.of("FORBIDDEN", reason=reason, advice=f"They have the labels {in_words(grant.scopes)}.")
+
+
+def scope_of_new(grant: Grant, labels: Mapping[str, str]) -> Mapping[str, str] | None:
+    """The limit that is noted with a pipeline that somebody makes; None for somebody without one."""
+    if grant.whole:
+        return None
+    return next((access.scope for access in grant.accesses if access.sees(labels)), grant.scope)
 
 
 # --- carrying it out ---------------------------------------------------------------------------------------
@@ -300,7 +306,7 @@ def _do(connection: Connection, step: Step, grant: Grant, now: dt.datetime) -> N
         assert step.file is not None
         pipelines.create(
             connection, step.name, step.file.draft, now=now, by=grant.who, desired=step.desired or "running",
-            target=step.target,
+            target=step.target, scope=scope_of_new(grant, step.file.pipeline.labels),
         )  # fmt: skip
         return
     assert step.revision is not None

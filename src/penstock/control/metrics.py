@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 
 from penstock.control.alerts.measure import Sample
+from penstock.control.clock import Clock
 from penstock.control.samples import Seen, seen, seen_by_supervisor
 from penstock.control.store.alerting import AlertingStore
 from penstock.control.store.database import Store
@@ -218,11 +219,11 @@ SERVER_CATALOGUE: tuple[ServerMetric, ...] = (
 
 
 def scrape(
-    store: Store, live: Mapping[str, Live], now: dt.datetime, *, tick_seconds: float, within: Labels | None = None
+    store: Store, live: Mapping[str, Live], clock: Clock, *, tick_seconds: float, within: Labels | None = None
 ) -> bytes:
     """What `/metrics` answers; while the store is down, what the supervisor sees. `within` are labels of pipelines."""
     try:
-        found = seen(store, live, now)
+        found = seen(store, live, clock)
         alerting = AlertingStore(store)
         firing: dict[str, list[tuple[str, str]]] = {}
         for alert in alerting.open():
@@ -230,7 +231,7 @@ def scrape(
                 firing.setdefault(alert.pipeline, []).append((alert.rule, alert.severity))
         server = ServerNow(store_up=True, tick_seconds=tick_seconds, notifications_waiting=alerting.waiting())
     except PenstockError:
-        found, firing = seen_by_supervisor(live, now), {}
+        found, firing = seen_by_supervisor(live, clock.now()), {}
         server = ServerNow(store_up=False, tick_seconds=tick_seconds)
     shown = [each for each in found if (within or {}).items() <= each.labels.items()]
     return exposition([_now(each, firing.get(each.name, ())) for each in shown], server)

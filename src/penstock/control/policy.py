@@ -1,51 +1,43 @@
 """What a server lets the files of its pipelines name: paths below certain folders, certain addresses and secrets.
 
-A pipeline runs with the rights of the server, so its author could otherwise read whatever the server can. Every text in
-every component is looked at; what looks like a path or an address is one, whatever the field is called.
+A pipeline runs with the rights of the server, so its author could otherwise read whatever the server can. Each field
+says what it holds; a text elsewhere that looks like a path or an address is judged as one.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
-import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
-from penstock.components.base import Component, resolve_path
+from penstock.access.addresses import AddressLimits, file_options, plain_password, url_scheme
+from penstock.access.limits import SQLITE, Access, path_problem, url_not_allowed
+from penstock.access.paths import PathLimits, is_object
+from penstock.access.secrets import SecretLimits
+from penstock.components.base import Component
 from penstock.control.alerts.rules import unknown_channels
 from penstock.control.auth.roles import Role
 from penstock.control.config import AddressRules, SecretRules, ServerConfig
+from penstock.control.launch.launcher import Launcher
 from penstock.errors import PenstockError, Problem
 from penstock.frontends.findings import place_in_words
-from penstock.spec.fields import Config
+from penstock.spec.fields import Config, Holds, held_by
 from penstock.spec.location import Path_, PipelineFile
 from penstock.spec.pipeline import LatePolicy, Pipeline
-from penstock.spec.secrets import SecretRef, references, texts
+from penstock.spec.secrets import SecretRef, references, texts, without_references
 
-PATH_FIELDS = {"path", "archive_to", "schema_file", "descriptors", "ca", "certificate", "certificate_key"}
-"""Fields that hold a path even if it does not look like one."""
-_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):(?=/|[A-Za-z][A-Za-z0-9+.-]*:/)")
-_PATH_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
-_LOOKS_LIKE_PATH = re.compile(r"\s*(/(?![/*])\S*|~\S*|\.\.?/\S*|\S*/\.\./\S*|\S*/\.\.)\s*")
-_BROKERS = re.compile(r"\s*(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}\s*")
-_PARTS = re.compile(r"[/{},]")
-_CODE = re.compile(
-    r"(?i)(?<![A-Za-z0-9_])(reflect|try_reflect|java_method)`?\s*(/\*.*?\*/|--[^\n]*\n|\s)*\(", re.DOTALL
-)
-"""Functions of SQL that call Java."""
+FILES = "files"
+"""The folder in the server's that is for pipelines of no project."""
+PROJECTS = "projects"
+"""The folder in the server's with a folder for each project, in which `files` is for its pipelines."""
+_PATH_BEGINS = ("/", "~", "./", "../")
+_COMMENTS = ("//", "/*")
+_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _SECRET = "secret-reference"
 """Stands for a reference while an address is taken apart."""
-_METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
-_METADATA_NETWORKS = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        "169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32",
-    )
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,17 +46,42 @@ class Policy:
 
     folder: Path
     """Where relative paths start."""
-    roots: tuple[Path, ...]
+    roots: tuple[str, ...]
+    """Folders, and prefixes of buckets, below which paths may lie."""
+    data: Path
+    """The server's own folder."""
     addresses: AddressRules
     secrets: SecretRules
     channels: frozenset[str] = frozenset()
     """By which alerts may be told."""
+    launcher: Launcher = field(default_factory=Launcher)
+    """How processes are started that read or run pipelines."""
 
     @classmethod
     def of(cls, config: ServerConfig, data: Path) -> Policy:
-        folder = (Path(config.paths.folder).expanduser() if config.paths.folder else data / "files").resolve()
-        allowed = (Path(root).expanduser().resolve() for root in config.paths.allowed)
-        return cls(folder, (folder, *allowed), config.addresses, config.secrets, frozenset(config.notify))
+        data = data.resolve()
+        folder = (Path(config.paths.folder).expanduser() if config.paths.folder else data / FILES).resolve()
+        allowed = (root if is_object(root) else str(Path(root).expanduser().resolve()) for root in config.paths.allowed)
+        channels, launcher = frozenset(config.notify), launcher_of(config, data)
+        return cls(folder, (str(folder), *allowed), data, config.addresses, config.secrets, channels, launcher)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Folders of this machine below which paths may lie."""
+        return tuple(Path(root) for root in self.roots if not is_object(root))
+
+    @cached_property
+    def access(self) -> Access:
+        """The same for the process that runs a pipeline."""
+        rules = self.addresses
+        # A project has a folder of its own among the server's files, and no other project's is open to it.
+        own = self.folder if self.folder.parent.parent == self.data / PROJECTS else self.data / FILES
+        files = tuple(str(Path(root).expanduser().resolve()) for root in self.secrets.files)
+        return Access(
+            PathLimits(self.roots, str(self.data), (str(own),)),
+            AddressLimits(rules.schemes, rules.hosts, rules.denied),
+            SecretLimits(self.secrets.env, files),
+        )
 
     def problems(self, file: PipelineFile, role: Role) -> list[Problem]:
         """All that the file may not name, each at its place."""
@@ -72,12 +89,10 @@ class Policy:
         for path, component in components_of(file.pipeline):
             if getattr(component, "name", "") == "python" and getattr(component, "kind", "") == "step":
                 found += self._code(file, path, "a Python function", role)
-            for inner, name, text in _texts(component, path):
+            for inner, holds, text in _texts(component, path):
                 place = file.places.of(*inner)
                 where = place_in_words(inner)
-                found += (Problem(item.code, item.params, place) for item in self._text(where, name, text))
-                if _CODE.search(text):
-                    found += self._code(file, inner, "a SQL function that calls Java", role)
+                found += (Problem(item.code, item.params, place) for item in self._text(where, holds, text))
         return found
 
     def _code(self, file: PipelineFile, path: Path_, what: str, role: Role) -> Iterator[Problem]:
@@ -85,99 +100,76 @@ class Policy:
             params = {"where": place_in_words(path), "what": what}
             yield Problem("CODE_NOT_ALLOWED", params, file.places.of(*path))
 
-    def _text(self, where: str, name: str, text: str) -> Iterator[Problem]:
+    def _text(self, where: str, holds: Holds | None, text: str) -> Iterator[Problem]:
         try:
             secrets = references(text)
         except PenstockError:
             return  # It is told as what it is, a malformed reference.
-        for reference in secrets:
-            if not self._may_refer(reference):
-                yield Problem("SECRET_NOT_ALLOWED", {"where": where, "reference": reference})
-        scheme = (_PATH_SCHEME if name in PATH_FIELDS else _SCHEME).match(text)
-        if scheme is not None and scheme[1].lower() == "sqlite":
-            yield from self._path(where, text.strip()[len("sqlite:///") :], secret=bool(secrets))
-        elif scheme is not None:
-            yield from self._address(where, text, scheme[1].lower())
-        elif name in PATH_FIELDS or _LOOKS_LIKE_PATH.fullmatch(text):
-            yield from self._path(where, text, secret=bool(secrets))
-        elif all(_BROKERS.fullmatch(part) for part in text.split(",")):
-            for part in text.split(","):
-                yield from self._host(where, part.strip().rpartition(":")[0])
+        yield from (self._refused(where, secret) for secret in secrets if not self.may_refer(secret))
+        # A secret may stand for any part; what it holds is judged where it is used.
+        shown = without_references(text, _SECRET)
+        if holds is Holds.PATH or (holds is not Holds.ADDRESS and _looks_like_path(shown)):
+            yield from self._path(where, shown)
+        elif holds is Holds.ADDRESS or url_scheme(shown) is not None or _looks_like_brokers(shown):
+            yield from self._address(where, shown)
 
-    def _path(self, where: str, path: str, *, secret: bool) -> Iterator[Problem]:
-        if secret or not self._may_use(path):
-            shown = ", ".join(map(str, self.roots))
-            yield Problem("PATH_NOT_ALLOWED", {"where": where, "path": path, "allowed": shown})
+    def _path(self, where: str, path: str) -> Iterator[Problem]:
+        problem = path_problem(self.access, self.folder, path, where)
+        if problem is not None:
+            yield problem
 
-    def _may_use(self, path: str) -> bool:
-        # Globs may hold alternatives in braces, and a backslash hides what follows it.
-        if "\\" in path or "\x00" in path or ".." in _PARTS.split(path):
-            return any(root == Path("/") for root in self.roots)
-        resolved = Path(resolve_path(self.folder, path.strip())).resolve()
-        return any(resolved.is_relative_to(root) for root in self.roots)
-
-    def _may_refer(self, reference: SecretRef) -> bool:
-        if reference.store == "env":
-            allowed = any(fnmatchcase(reference.key, pattern) for pattern in self.secrets.env)
-            return allowed and not reference.key.upper().startswith("PENSTOCK_")
-        resolved = Path(reference.key).resolve()
-        roots = (Path(root).expanduser().resolve() for root in self.secrets.files)
-        return ".." not in Path(reference.key).parts and any(resolved.is_relative_to(root) for root in roots)
-
-    def _address(self, where: str, text: str, scheme: str) -> Iterator[Problem]:
-        if scheme not in self.addresses.schemes:
-            advice = "Write a plain path." if scheme == "file" else f"Allowed: {', '.join(self.addresses.schemes)}."
-            yield _refused(where, f"addresses that start with {scheme}: are not allowed", advice)
+    def _address(self, where: str, text: str) -> Iterator[Problem]:
+        if text.lower().startswith("sqlite:"):
+            yield from self._sqlite(where, text)
             return
-        if scheme in ("s3", "s3a"):
-            return  # A bucket's name, not a host's.
-        try:
-            # A secret may stand for any part; what it holds is the operator's.
-            parts = urlsplit(re.sub(r"\$\{secret:[^}]*\}", _SECRET, text.strip()))
-            host = parts.hostname
-        except ValueError:
-            yield _refused(where, "it cannot be read as an address", "")
+        if text == _SECRET:
             return
-        if not host:
-            yield _refused(where, "it names no host", "")
+        scheme = url_scheme(text)
+        if is_object(text) and scheme in self.addresses.schemes:
+            yield from self._path(where, text)
             return
-        if parts.password and _SECRET not in parts.password:
+        reason = self.access.addresses.refusal(text)
+        if reason is not None:
+            yield url_not_allowed(self.access, where, reason)
+            return
+        for file in file_options(text):
+            # Drivers take it from the folder of the process, so only an absolute path says which file it is.
+            problem = path_problem(self.access, Path("/"), file, where)
+            yield from () if problem is None else (problem,)
+        password = plain_password(text)
+        if password and _SECRET not in password:
             yield Problem("SECRET_IN_PLAIN_TEXT", {"where": where})
-        yield from self._host(where, host)
 
-    def _host(self, where: str, host: str) -> Iterator[Problem]:
-        name = host.strip("[]").rstrip(".").lower()
-        if is_metadata(name) or any(fnmatchcase(name, pattern.lower()) for pattern in self.addresses.denied):
-            yield _refused(where, f"{name} may not be reached by pipelines", "")
-        elif self.addresses.hosts and not any(fnmatchcase(name, item.lower()) for item in self.addresses.hosts):
-            yield _refused(where, f"{name} is not among the hosts that pipelines may reach", "")
+    def _sqlite(self, where: str, text: str) -> Iterator[Problem]:
+        if not text.startswith(SQLITE):
+            yield url_not_allowed(self.access, where, f"the address of a file of SQLite begins with {SQLITE}")
+        else:
+            yield from self._path(where, unquote(text.removeprefix(SQLITE)))
+
+    def may_refer(self, reference: SecretRef) -> bool:
+        return self.access.secrets.allows(reference.store, reference.key)
+
+    def _refused(self, where: str, reference: SecretRef) -> Problem:
+        return Problem("SECRET_NOT_ALLOWED", {"where": where, "reference": reference, "advice": reference.permission})
 
 
-def _refused(where: str, reason: str, advice: str) -> Problem:
-    return Problem("URL_NOT_ALLOWED", {"where": where, "reason": reason, "advice": advice})
+def launcher_of(config: ServerConfig, data: Path) -> Launcher:
+    """How a server with this configuration and this folder starts processes of pipelines."""
+    runs = config.runs
+    private = (data, *config.private_files)
+    return Launcher(runs.environment, config.own_variables, private, runs.readable, runs.mask)
 
 
-def is_metadata(host: str) -> bool:
-    """Whether a host is where a cloud tells a machine its secrets, in any way of writing an address."""
-    if host in _METADATA_NAMES:
-        return True
-    address = _as_address(host)
-    if address is None:
+def _looks_like_path(text: str) -> bool:
+    """Whether it is a path, in a field of which that is not known; texts with spaces in them are something else."""
+    text = text.strip()
+    if not text or len(text.split()) > 1 or text.startswith(_COMMENTS):
         return False
-    mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-    return any(each in network for each in (address, mapped) if each for network in _METADATA_NETWORKS)
+    return text.startswith(_PATH_BEGINS) or "/../" in text or text.endswith("/..")
 
 
-def _as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        pass
-    try:
-        # Also what only the C library takes for an address, such as 2852039166 and 0xa9.0xfe.43518.
-        return ipaddress.IPv4Address(socket.inet_aton(host)) if host and host[0].isdigit() else None
-    except OSError:
-        return None
+def _looks_like_brokers(text: str) -> bool:
+    return all(_BROKER.fullmatch(part.strip()) for part in text.split(","))
 
 
 def components_of(pipeline: Pipeline) -> Iterator[tuple[Path_, Config]]:
@@ -208,12 +200,12 @@ def _at(path: Path_, component: Config | None) -> Iterator[tuple[Path_, Config]]
         yield (*path, component.name if isinstance(component, Component) else type(component).__name__), component
 
 
-def _texts(config: Config, path: Path_) -> Iterator[tuple[Path_, str, str]]:
-    """Every text in a configuration: where it stands, the field that holds it, and the text."""
+def _texts(config: Config, path: Path_) -> Iterator[tuple[Path_, Holds | None, str]]:
+    """Every text in a configuration: where it stands, what it holds, and the text."""
     for name, info in type(config).model_fields.items():
         value, inner = getattr(config, name), (*path, info.alias or name)
         if isinstance(value, Config):
             yield from _texts(value, inner)
         elif name != "rows":
             for further, text in texts(value if not hasattr(value, "items") else dict(value)):
-                yield (*inner, *further), name, text
+                yield (*inner, *further), held_by(type(config), name), text

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.control.alerts.measure import RECENT_ROWS, RECENT_TROUBLE, Sample
+from penstock.control.clock import Clock
 from penstock.control.store import pipelines
 from penstock.control.store.database import Store
 from penstock.control.store.recent import Recent, recent
@@ -26,13 +27,18 @@ class Seen:
     labels: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     """Since it was made."""
+    scope: Mapping[str, str] | None = None
+    """The limit of the token that made it."""
+    made: dt.datetime | None = None
+    """Tells it from an earlier pipeline of its name."""
 
 
-def seen(store: Store, live: Mapping[str, Live], now: dt.datetime) -> list[Seen]:
+def seen(store: Store, live: Mapping[str, Live], clock: Clock) -> list[Seen]:
     """Every pipeline; raises STORE_DOWN."""
+    now = clock.now()
     with store.reading() as connection:
-        known = recent(connection, now - RECENT_ROWS, now - RECENT_TROUBLE)
-        return [_seen(each, live.get(each.name), known[each.name], now) for each in pipelines.every(connection)]
+        known = recent(connection, clock.earliest(RECENT_ROWS), clock.earliest(RECENT_TROUBLE))
+        return [_seen(each, live.get(each.name), known[each.name], now, clock) for each in pipelines.every(connection)]
 
 
 def seen_by_supervisor(live: Mapping[str, Live], now: dt.datetime) -> list[Seen]:
@@ -45,14 +51,18 @@ def seen_by_supervisor(live: Mapping[str, Live], now: dt.datetime) -> list[Seen]
     ]  # fmt: skip
 
 
-def _seen(pipeline: pipelines.Pipeline, live: Live | None, known: Recent, now: dt.datetime) -> Seen:
+def _seen(pipeline: pipelines.Pipeline, live: Live | None, known: Recent, now: dt.datetime, clock: Clock) -> Seen:
+    committed = known.last_batch.at if known.last_batch else None
+    if live is not None and live.status is not None and live.status.last_batch is not None:
+        # After the clock was set back the newest batch is not the one with the latest time.
+        committed = live.status.last_batch.at
     sample = Sample(
         now=now,
         health=live.health.state if live else pipeline.state,
-        wanted_since=known.wanted_since,
+        wanted_since=None if known.wanted_since is None else clock.corrected(known.wanted_since),
         status=live.status if live else None,
         last_batch=known.last_batch,
-        last_commit=known.last_batch.at if known.last_batch else None,
+        last_commit=None if committed is None else clock.corrected(committed),
         restarts=known.restarts,
         unbalanced=known.unbalanced,
         rows_in=known.rows_in,
@@ -67,4 +77,6 @@ def _seen(pipeline: pipelines.Pipeline, live: Live | None, known: Recent, now: d
         target=live.run.target if live and live.run else pipeline.target or "",
         labels=pipeline.labels,
         restarts=known.restarts_ever,
+        scope=pipeline.scope,
+        made=pipeline.created_at,
     )

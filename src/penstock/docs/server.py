@@ -14,7 +14,7 @@ from penstock.control.api.app import create_app
 from penstock.control.api.guard import role_of
 from penstock.control.api.services import Services
 from penstock.control.auth.roles import Role
-from penstock.control.config import ServerConfig
+from penstock.control.config import Quotas, ServerConfig
 from penstock.control.files import DataFolder
 from penstock.control.store.database import Store
 from penstock.docs.fields import default, type_in_words
@@ -56,6 +56,7 @@ def _server_settings() -> Iterator[tuple[str, type[Config]]]:
         inner = [info.annotation, *typing.get_args(info.annotation)]
         for cls in (cls for cls in inner if isinstance(cls, type) and issubclass(cls, Config)):
             yield f"`{info.alias or name}`", cls
+    yield "`projects.NAME.quotas`", Quotas
 
 
 def _settings_table(cls: type[Config]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,23 +140,33 @@ def _changing_problems(graph: Graph, builder: FrameBuilder) -> Iterator[Problem]
 
 
 def _late_problems(graph: Graph, facts: dict[str, NodeFacts], frames: dict[str, DataFrame]) -> Iterator[Problem]:
-    """Steps whose late rows are dropped although something else is asked for, as Spark aggregates them itself."""
+    """Steps whose late rows would be dropped although something else is asked for, as Spark's operators run them."""
     for node in graph.of_kind("step"):
         if node.name not in frames or not facts[node.name].stateful or facts[node.name].kernel:
             continue
         assert isinstance(node.spec, StepSpec)
         policy = graph.file.pipeline.late_policy(node.spec).policy
-        inherited = sum(_aggregates_by_time(plan_of(frames[name])) for name in node.inputs)
-        if policy != "drop" and _aggregates_by_time(plan_of(frames[node.name])) > inherited:
+        inherited = sum(_dropping_late(plan_of(frames[name])) for name in node.inputs)
+        if policy != "drop" and _dropping_late(plan_of(frames[node.name])) > inherited:
             place = graph.location(node.name, *(["late"] if node.spec.late is not None else []))
             yield Problem("LATE_SPARK_DROPS", {"node": node.name, "policy": policy}, place)
 
 
-def _aggregates_by_time(plan: Any) -> int:
-    """How many aggregations in a plan group by event time, or by windows of it."""
+def _dropping_late(plan: Any) -> int:
+    """How many operators in a plan drop rows that are older than the watermark."""
     children = [plan.children().apply(index) for index in range(plan.children().size())]
-    own = plan.nodeName() == "Aggregate" and plan.isStreaming() and _has_event_time(plan.groupingExpressions())
-    return int(own) + sum(_aggregates_by_time(child) for child in children)
+    return int(is_stateful(plan) and _drops_late(plan, children)) + sum(_dropping_late(child) for child in children)
+
+
+def _drops_late(plan: Any, children: Sequence[Any]) -> bool:
+    name = plan.nodeName()
+    if name == "Aggregate":
+        return _has_event_time(plan.groupingExpressions())
+    if name == "Deduplicate":
+        return _has_event_time(plan.keys())
+    if name in ("Distinct", "Join"):
+        return any(_has_event_time(child.output()) for child in children)
+    return bool(name == "DeduplicateWithinWatermark")
 
 
 def _has_event_time(expressions: Any) -> bool:

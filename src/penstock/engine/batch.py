@@ -19,6 +19,7 @@ from penstock.components.base import Batch, Sink, SinkContext, SinkWriter, Sourc
 from penstock.components.shared.checksum import python_sum
 from penstock.components.shared.crashpoints import inside, reach
 from penstock.components.shared.kernel_inputs import REPLAYED
+from penstock.components.shared.spark_sql import expression
 from penstock.engine.admission import Admission
 from penstock.engine.again import keep_letters, pseudo_node
 from penstock.engine.analyse import Analysed
@@ -28,14 +29,25 @@ from penstock.engine.dead import SINK as DEAD
 from penstock.engine.frames import drops_rows, steps_in
 from penstock.engine.late import SINK as LATE
 from penstock.engine.late import late_columns, late_rows, late_sink
-from penstock.engine.ledger import BatchEntry, Ledger, add
+from penstock.engine.ledger import BatchEntry, Ledger, SinkNotes, add
+from penstock.engine.listed_files import ListedFiles
 from penstock.engine.lower import split_trunk, trunk_frame
-from penstock.engine.markers import as_batch, execution, marker, plain_session, rows_below, rows_through
+from penstock.engine.markers import (
+    as_batch,
+    execution,
+    late_in_operators,
+    marker,
+    plain_session,
+    rows_below,
+    rows_through,
+)
 from penstock.engine.measures import Measures
+from penstock.engine.on_disk import CheckpointOnDisk
 from penstock.engine.replays import keep, kept_folder
 from penstock.engine.savepoints.pins import Pins
 from penstock.engine.savepoints.rewinding import go_back, go_back_later
 from penstock.engine.sieves import dropped_rows, failing
+from penstock.engine.sink_positions import SinkPositions
 from penstock.engine.state.counters import Counts, since
 from penstock.engine.state.pack import BEFORE
 from penstock.engine.statedir import StateDir, storage_error
@@ -57,6 +69,7 @@ class BatchCounts:
     rows_in: dict[str, int]
     rows_dead: dict[str, int]
     filtered: dict[str, int]
+    late: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -111,6 +124,8 @@ class BatchHandler:
         self.plain = plain_session(spark)
         self.ledger = Ledger(state.ledger)
         self.ledger.claim(state.identity.epoch)
+        self.disk = CheckpointOnDisk(state.path)
+        self.disk.open()
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
         self.gate = threading.Lock()
@@ -125,6 +140,7 @@ class BatchHandler:
         self.writers: dict[str, SinkWriter] = {}
         self._counted: dict[str, Counts] = {}
         self._through: Mapping[int, int] = {}
+        self.listed = ListedFiles.of(graph, state.checkpoint)
         self.measures = Measures(graph.file.pipeline.ledger)
         self._watched: dict[str, tuple[Observation, Observation]] = {}
         self.admission = Admission(graph, analysed.builder)
@@ -137,11 +153,17 @@ class BatchHandler:
         """When rows of each source were last seen, by the clock that only goes forward."""
         self._end_marker = 2 * len(analysed.builder.marks)
         self.steps = analysed.builder.carried_in(self.frame())
+        self.positions = SinkPositions(state.path, self.ledger, committed, self.begun)
         for node in self.sinks:
             self.writers[node.name] = self._open(node, analysed.analysis.facts[node.name].columns)
         self._own: set[str] = set()
         """Sinks that lie in the state folder, and go wherever it goes."""
         go_back(state.path, self.writers)
+        measured = self.ledger.changed() if self.measures.columns else {}
+        for node in self.sinks:
+            assert isinstance(node.component, Sink)
+            self._compare(node.name, node.component)
+            self.writers[node.name].measured_from = min(measured.get(state.known_as(node.name), ()), default=None)
         Pins(state.path).tell(self.writers)
 
     @property
@@ -165,13 +187,30 @@ class BatchHandler:
         except OSError as error:
             raise storage_error(error, Path(error.filename or self.graph.file.folder)) from error
 
+    def _compare(self, key: str, sink: Sink) -> None:
+        try:
+            self.positions.compare(self.state.known_as(key), key, sink.place(), self.writers[key])
+        except PenstockError:
+            self.close()
+            raise
+
     def context(self, node: str, columns: dict[str, str]) -> SinkContext:
-        identity = self.state.identity
-        folder = self.graph.file.folder
-        known_as = self.state.known_as(node)
-        return SinkContext(self.spark, known_as, folder, identity.name, identity.lineage, identity.epoch, columns)
+        identity, state = self.state.identity, self.state
+        return SinkContext(
+            self.spark,
+            state.known_as(node),
+            self.graph.file.folder,
+            identity.name,
+            identity.lineage,
+            identity.epoch,
+            columns,
+            state.scratch / str(identity.epoch),
+            state.refuse_overtaken,
+            self.measures.columns,
+        )
 
     def close(self) -> None:
+        self.disk.close(self.finished)
         for writer in self.writers.values():
             writer.close()
 
@@ -193,11 +232,13 @@ class BatchHandler:
         identity = self.state.identity
         batch = Batch(identity.name, identity.lineage, identity.epoch, batch_id)
         self.state.refuse_overtaken()
+        self.listed.check()
         self.admission.begin()
         troubles = self._troubles()
         retries = {name: writer.retried for name, writer in self.writers.items()}
         self._tell_watermark()
         reach("batch.start", batch_id)
+        self.disk.begin(batch_id)
         rows_out, counts, sifted = self._store(batch, rows)
         steps = self._account_steps(batch)
         refused = self._bury_refused(batch)
@@ -210,7 +251,7 @@ class BatchHandler:
             counts.rows_in,
             dead,
             rows_out,
-            steps.late,
+            {**counts.late, **steps.late},
             steps.corrections,
             {name: count for name in filtered if (count := filtered[name] - sifted.get(name, 0))},
             self._replayed(),
@@ -218,7 +259,8 @@ class BatchHandler:
         )
         self.state.refuse_overtaken()
         self._note_operators()
-        self.ledger.record(entry, self.measures.times(steps.late_times, filtered))
+        self.ledger.record(entry, self.measures.times(steps.late_times, filtered), self._sink_notes(batch))
+        self.disk.end()
         reach("batch.after_ledger", batch_id)
         # Spark commits the batch next; a run that was overtaken in the meantime must not.
         self.state.refuse_overtaken()
@@ -248,6 +290,7 @@ class BatchHandler:
             self._own.add(key)
         else:
             go_back_later(self.state.path, key, writer)
+            self._compare(key, sink)
         return writer
 
     def _note_operators(self) -> None:
@@ -363,8 +406,8 @@ class BatchHandler:
                 reach("sink.after_commit", batch.id)
             self._sink_ms[sink] = round((time.monotonic() - began) * 1000)
             return stored
-        except PenstockError:
-            raise
+        except PenstockError as error:
+            raise self.positions.explained(self.state.known_as(sink), error) from error
         except OSError as error:
             raise storage_error(error, Path(error.filename or self.state.path)) from error
 
@@ -381,6 +424,17 @@ class BatchHandler:
                 row = json.loads(item.row)
                 found[sink] -= python_sum(*(row.get(name) for name in self.measures.columns))
         return found
+
+    def _sink_notes(self, batch: Batch) -> SinkNotes:
+        known_as = self.state.known_as
+        found = {}
+        for node in self.sinks:
+            assert isinstance(node.component, Sink)
+            if self.measures.columns and node.component.replaces_rows:
+                with inside(node.name):
+                    found[known_as(node.name)] = self.writers[node.name].changed(batch)
+        changed = {name: change for name, change in found.items() if change is not None}
+        return SinkNotes(self.positions.notes(self.writers, known_as), changed)
 
     def _begin_measures(self) -> None:
         assert self.query is not None
@@ -401,7 +455,20 @@ class BatchHandler:
             if rows_in[name]:
                 self.last_rows[name] = time.monotonic()
         self._through = through
-        return BatchCounts(rows_in, rows_dead, self._filtered_in(through))
+        return BatchCounts(rows_in, rows_dead, self._filtered_in(through), self._late_in_operators())
+
+    def _late_in_operators(self) -> dict[str, int]:
+        """What Spark's own operators dropped as late, by step."""
+        assert self.query is not None
+        builder = self.analysed.builder
+        found: dict[str, int] = {}
+        if builder.native:
+            dropped = {number: rows for number, rows in late_in_operators(self.query).items() if rows}
+            steps = steps_in(execution(self.query).executedPlan(), builder) if dropped else {}
+            for number, rows in dropped.items():
+                if (step := steps.get(number)) is not None and step not in builder.builds:
+                    found[step] = found.get(step, 0) + rows
+        return found
 
     def _filtered_in(self, through: dict[int, int]) -> dict[str, int]:
         """What filters inside the streaming query dropped."""
@@ -538,7 +605,7 @@ class BatchHandler:
         for side, mark in enumerate(step.marks):
             came = rows_below(self.query, mark, self.plain)
             condition = step.carried.inputs[side].where
-            came = came if condition is None else came.where(condition)
+            came = came if condition is None else came.where(expression(condition))
             found = late_rows(came, step.carried.kernel, side, name, batch.id, self._watermark_before())
             if step.replays:
                 oldest = self._watermark_before() - policy.allowed.millis

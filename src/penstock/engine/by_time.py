@@ -55,7 +55,7 @@ def times_below(rows: DataFrame, window_ms: int) -> Times:
     if column is None:
         return {}
     number = F.floor(micros_of(rows, column) / F.lit(float(window_ms * 1000))).alias("number")
-    found = rows.select(number).where("number IS NOT NULL").groupBy("number").count().collect()
+    found = rows.select(number).where(F.col("number").isNotNull()).groupBy("number").count().collect()
     return {int(item["number"]) * window_ms: int(item["count"]) for item in found}
 
 

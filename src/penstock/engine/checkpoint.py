@@ -70,19 +70,25 @@ def _missing(file: Path, why: str) -> None:
 
 def _verify_log_file(file: Path) -> None:
     try:
+        cut_short = not is_whole(file)
+    except OSError as error:
+        raise PenstockError.of("STATE_UNREADABLE", path=file, reason=error) from None
+    if cut_short:
+        raise PenstockError.of("STATE_UNREADABLE", path=file, reason="it is cut short")
+
+
+def is_whole(file: Path) -> bool:
+    """Whether a file of one of the logs is there and not cut short."""
+    try:
         lines = file.read_text("utf-8").splitlines()
         for line in lines[1:]:
             position = _SOURCE_NAME.sub("", line)
             if position != "-":
                 json.loads(position)
-        least = 3 if file.parent.name == "offsets" else 2
-        cut_short = len(lines) < least or not lines[0].startswith("v")
-    except json.JSONDecodeError:
-        cut_short = True
-    except (OSError, ValueError) as error:
-        raise PenstockError.of("STATE_UNREADABLE", path=file, reason=error) from None
-    if cut_short:
-        raise PenstockError.of("STATE_UNREADABLE", path=file, reason="it is cut short")
+    except (FileNotFoundError, ValueError):
+        return False
+    least = 3 if file.parent.name == "offsets" else 2
+    return len(lines) >= least and lines[0].startswith("v")
 
 
 def source_log(checkpoint: Path, source: str) -> Path | None:

@@ -22,11 +22,13 @@ from penstock.components.base import (
     stream_name,
 )
 from penstock.components.shared.event_time import event_time_of, hold_of
+from penstock.components.shared.spark_sql import expression
 from penstock.engine.admission import Gate, begun, throttled
 from penstock.engine.again import is_fed_back, letters_again, of_source, of_step, with_again
 from penstock.engine.by_time import observed
 from penstock.engine.history import FILES_PER_BATCH, History, reader, since, stream
 from penstock.engine.idle import with_ticks
+from penstock.engine.judging import judged, judged_kernel
 from penstock.engine.lower import keeps_state, states_in
 from penstock.engine.markers import marked, marker, markers_in, reading_all, steps_of_operators
 from penstock.engine.replays import with_replays
@@ -190,7 +192,9 @@ class FrameBuilder:
         rules = component.rules()
         if rules:
             (rows,) = inputs.values()
-            return self._sift(node.name, "expectation", rows, meets(rules), breaks(rules), via=via, replayable=True)
+            met = meets(rules)
+            judged(component, rows.where(met), inputs)
+            return self._sift(node.name, "expectation", rows, met, breaks(rules), via=via, replayable=True)
         if node.name not in self.filters or not all(frame.isStreaming for frame in inputs.values()):
             return self._applied(node, component, inputs, context, via)
         before, after = self.filters[node.name]
@@ -213,13 +217,14 @@ class FrameBuilder:
         from pyspark.sql import functions as F
 
         if not self.careful or any(frame.isStreaming and keeps_state(frame) for frame in inputs.values()):
-            return step.apply(inputs, context)
+            return judged(step, step.apply(inputs, context), inputs)
         told = step.careful(inputs, context)
         if told is not None:
             rows = self._sift(node.name, "step", told, F.col(RAW).isNull(), F.col(ERROR), via=via, replayable=True)
             return rows.drop(RAW, ERROR)
         floor = {name: frame.where(marker(_FLOOR_MARK)) for name, frame in inputs.items()}
-        return self._guarded(node.name, step.apply(floor, context), {_FLOOR_MARK}, inputs, via)
+        applied = judged(step, step.apply(floor, context), floor)
+        return self._guarded(node.name, applied, {_FLOOR_MARK}, inputs, via)
 
     def _guarded(
         self, node: str, frame: DataFrame, floors: set[int], inputs: Mapping[str, DataFrame], via: tuple[str, ...]
@@ -297,6 +302,7 @@ class FrameBuilder:
             carried = step.carried(frames, context)
             if carried is None or carried.kernel.output is None:
                 return None
+            carried = judged_kernel(step, carried, frames)
         except ValueError as error:
             # Kernels know which types they can compute with, and nothing of pipelines.
             raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
@@ -427,7 +433,7 @@ def breaks(rules: Mapping[str, str]) -> Column:
 def _holds(rule: str) -> Column:
     from pyspark.sql import functions as F
 
-    return F.coalesce(F.expr(rule), F.lit(False))
+    return F.coalesce(expression(rule), F.lit(False))
 
 
 def drops_rows(node: Node) -> bool:

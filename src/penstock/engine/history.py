@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from penstock.components.base import PLACE, RAW, Format, ReadContext, Source
 from penstock.components.shared.crashpoints import reach
+from penstock.durable import make_folders, sync_tree, write_durably
 from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph, Node
 from penstock.spec.pipeline import Bootstrap, EventTime, Throttle
@@ -69,9 +70,10 @@ class History:
         return plan is not None and not plan.done
 
     def note(self, plan: Plan) -> None:
-        hidden = self._plan.with_suffix(".tmp")
-        hidden.write_text(json.dumps(asdict(plan)), "utf-8")
-        hidden.replace(self._plan)
+        if not plan.done:
+            sync_tree(self.rows)
+        make_folders(self.folder)
+        write_durably(self._plan, json.dumps(asdict(plan)))
 
     def finish(self) -> None:
         """Notes that all of it has been read; the copy is no longer needed."""
@@ -120,7 +122,7 @@ def copy(spark: SparkSession, node: Node, folder: Path, spool: Path, live: DataF
     assert event_time is not None
     history = History(spool, node.name)
     shutil.rmtree(history.folder, ignore_errors=True)
-    history.folder.mkdir(parents=True)
+    make_folders(history.folder)
     work = history.folder / "work"
     rows = read(spark, node, folder, work, live)
     if bootstrap.until is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import HEARTBEAT, ReadContext
+from penstock.durable import make_folders, write_durably
 from penstock.engine.markers import execution, number_of, walk
 from penstock.spec.pipeline import EventTime
 
@@ -29,7 +30,7 @@ _KEPT_TICKS = 100
 
 def tick_folder(spool: Path, source: str) -> Path:
     folder = spool / "ticks" / source
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     return folder
 
 
@@ -50,9 +51,7 @@ def with_ticks(rows: DataFrame, context: ReadContext, event_time: EventTime) -> 
 def tick(folder: Path, column: str, time: dt.datetime) -> None:
     """Hands a tick to a source; older ones that have long been read are removed."""
     name = f"{time.timestamp():020.6f}-{uuid.uuid4().hex[:8]}.json"
-    hidden = folder / f".{name}"
-    hidden.write_text(json.dumps({column: time.isoformat()}) + "\n", "utf-8")
-    hidden.rename(folder / name)
+    write_durably(folder / name, json.dumps({column: time.isoformat()}) + "\n")
     for old in sorted(folder.glob("*.json"))[:-_KEPT_TICKS]:
         old.unlink(missing_ok=True)
 
@@ -92,10 +91,8 @@ class Remembered:
         known = {name: max(found.get(name, 0), self.marks.get(name, 0)) for name in {**self.marks, **found}}
         if known != self.marks:
             self.marks = known
-            hidden = self.file.with_suffix(".tmp")
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            hidden.write_text(json.dumps(known), "utf-8")
-            hidden.replace(self.file)
+            make_folders(self.file.parent)
+            write_durably(self.file, json.dumps(known))
         return known
 
 

@@ -49,6 +49,10 @@ def jars_of(names: Iterable[str]) -> list[Path]:
     return list({jar.name: jar for jar in jars}.values())
 
 
+SHARED = "PENSTOCK_JARS"
+"""Names a folder of jars that is looked in before any is fetched."""
+
+
 def obtainable(names: Iterable[str] = tuple(ROOTS)) -> tuple[str, ...]:
     """Those of the sets that are there or can be fetched; each is tried once in a process."""
     return tuple(name for name in names if _can_be_had(name, cache_folder()))
@@ -126,7 +130,7 @@ def _set(name: str, root: Path) -> tuple[Path, ...]:
 
 def locked_jars(name: str, locked: Mapping[str, str], root: Path) -> list[Path]:
     """The jars of a locked set, in a folder of its own below `root`; fetched if one is missing, and checked."""
-    folder = set_folder(name, locked, root)
+    folder = _there(name, locked) or set_folder(name, locked, root)
     jars = {folder / file_name(coordinate): sha256 for coordinate, sha256 in locked.items()}
     if not all(jar.is_file() for jar in jars):
         try:
@@ -139,6 +143,14 @@ def locked_jars(name: str, locked: Mapping[str, str], root: Path) -> list[Path]:
     for jar, sha256 in jars.items():
         _check(jar, sha256)
     return list(jars)
+
+
+def _there(name: str, locked: Mapping[str, str]) -> Path | None:
+    """The folder of a whole set that a server has fetched for its pipelines, which may only read it."""
+    if SHARED not in os.environ:
+        return None
+    folder = set_folder(name, locked, Path(os.environ[SHARED]))
+    return folder if all((folder / file_name(coordinate)).is_file() for coordinate in locked) else None
 
 
 def set_folder(name: str, locked: Mapping[str, str], root: Path) -> Path:
@@ -179,11 +191,12 @@ def _fetch(name: str, missing: Mapping[str, str], folder: Path) -> None:
 
 
 def _check(jar: Path, sha256: str) -> None:
-    if _digest(jar) != sha256:
+    if digest(jar) != sha256:
         raise PenstockError.of("JAR_DAMAGED", path=jar)
 
 
-def _digest(jar: Path) -> str:
+def digest(jar: Path) -> str:
+    """The sha256 of a jar."""
     with jar.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -211,7 +224,7 @@ def write_lock(
 
     Jars that lie in `provided`, in whatever version, are left out.
     """
-    there = {_artifact(jar) for jar in provided.glob("*.jar")} if provided else set()
+    there = {artifact_of(jar) for jar in provided.glob("*.jar")} if provided else set()
     lock = read_lock(path) if path.exists() else {}
     for name, wanted in roots.items():
         with tempfile.TemporaryDirectory(prefix="penstock-lock-") as temporary:
@@ -221,11 +234,12 @@ def write_lock(
                 raise _unavailable(name, str(error), "The lock is as it was.") from None
             ordered = sorted(found, key=lambda coordinate: (coordinate not in wanted, coordinate))
             kept = [coordinate for coordinate in ordered if coordinate.split(":")[1] not in there]
-            lock[name] = {coordinate: _digest(found[coordinate]) for coordinate in kept}
+            lock[name] = {coordinate: digest(found[coordinate]) for coordinate in kept}
     path.write_text(_as_toml(lock), "utf-8")
 
 
-def _artifact(jar: Path) -> str:
+def artifact_of(jar: Path) -> str:
+    """The name of a jar without its version."""
     return re.sub(r"-\d.*", "", jar.stem)
 
 

@@ -30,6 +30,7 @@ from pathlib import Path
 
 import pyspark
 
+from penstock.engine.jvm_files import as_arguments, as_properties, write_private
 from penstock.errors import PenstockError
 
 JAVA_NEEDED = 17
@@ -108,10 +109,16 @@ def _release(home: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def command(java: str, options: JvmOptions) -> list[str]:
-    """The argument list of the JVM; nothing in it passes a shell."""
+def command(java: str, options: JvmOptions, folder: Path) -> list[str]:
+    """The argument list of the JVM; nothing in it passes a shell.
+
+    Values of Spark's options stand in files that are written into `folder`, and are read once as the JVM starts.
+    """
     conf = dict(options.conf)
-    extra_options = shlex.split(conf.pop("spark.driver.extraJavaOptions", ""))
+    extra = as_arguments(shlex.split(conf.pop("spark.driver.extraJavaOptions", "")))
+    extra_options = [f"@{write_private(folder / 'java.options', extra)}"] if extra else []
+    properties = write_private(folder / "spark.properties", as_properties(conf))
+    home = [f"-Duser.home={os.environ['HOME']}"] if os.environ.get("HOME") else []
     classpath = [str(_HOME / "conf") + os.sep, str(_HOME / "jars" / "*")]
     if "spark.driver.extraClassPath" in conf:
         classpath.append(conf["spark.driver.extraClassPath"])
@@ -122,7 +129,7 @@ def command(java: str, options: JvmOptions) -> list[str]:
     elif archive_path().exists():
         tuning += [f"-XX:SharedArchiveFile={archive_path()}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     logging = _LOG_FILE if options.take_line is None else _LOG_LINES
-    arguments = [item for key, value in sorted(conf.items()) for item in ("--conf", f"{key}={value}")]
+    arguments = ["--properties-file", str(properties), "--load-spark-defaults"]
     if options.packages:
         arguments += ["--packages", ",".join(options.packages)]
     # Plans of many stateful steps are deep, and are written by recursion; too small a stack would end the context.
@@ -131,6 +138,7 @@ def command(java: str, options: JvmOptions) -> list[str]:
         "-XX:-UsePerfData",
         *MODULE_OPTIONS, *tuning,
         f"-Djava.io.tmpdir={options.scratch}",
+        *home,
         f"-Dlog4j2.configurationFile={Path(__file__).with_name(logging)}",
         f"-Dpenstock.log={options.log}",
         *extra_options,
@@ -196,7 +204,7 @@ class Jvm:
             }
             if options.hidden:
                 environment["PENSTOCK_HIDE"] = "|".join(re.escape(text) for text in options.hidden)
-            arguments = command(find_java(), options)
+            arguments = command(find_java(), options, Path(folder))
             self.process = _STARTER.run(
                 lambda: subprocess.Popen(
                     arguments,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _FIRST = 1_000_000
 _STATEFUL = re.compile("State|Join|Dedup|SessionWindow|Limit")
+_LATE = "numRowsDroppedByWatermark"
 _MARK = re.compile(r"spark_partition_id\(\) (?:>=|<) -(\d+)", re.IGNORECASE)
 
 
@@ -64,6 +65,19 @@ def rows_through(query: StreamingQuery) -> dict[int, int]:
         number = number_of(node)
         if number is not None:
             counts[number] = max(counts.get(number, 0), int(node.metrics().apply("numOutputRows").value()))
+    return counts
+
+
+def late_in_operators(query: StreamingQuery) -> dict[int, int]:
+    """Rows that Spark's own operators have dropped as late in the running batch, by the number of the operator.
+
+    An aggregation counts groups, as rows of one group become one before they reach its state.
+    """
+    counts: dict[int, int] = {}
+    for node in walk(execution(query).executedPlan()):
+        operator = _operator(node)
+        if operator is not None and node.metrics().contains(_LATE):
+            counts[operator] = counts.get(operator, 0) + int(node.metrics().apply(_LATE).value())
     return counts
 
 

@@ -118,16 +118,21 @@ def batch_report(progress: Mapping[str, Any], source_names: list[str]) -> BatchR
     return BatchReport(
         batch=int(progress["batchId"]),
         at=_time(progress["timestamp"]),
-        duration_ms=int(progress.get("batchDuration", 0)),
+        duration_ms=_length(progress.get("batchDuration", 0)),
         rows=int(progress.get("numInputRows", 0)),
-        rows_per_second=float(progress.get("processedRowsPerSecond") or 0.0),
+        rows_per_second=max(float(progress.get("processedRowsPerSecond") or 0.0), 0.0),
         watermark=_watermark(progress.get("eventTime") or {}),
-        phases_ms={name: int(value) for name, value in (progress.get("durationMs") or {}).items()},
+        phases_ms={name: _length(value) for name, value in (progress.get("durationMs") or {}).items()},
         state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in operators),
         state_bytes=sum(int(operator.get("memoryUsedBytes", 0)) for operator in operators),
         late_rows=sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators),
         sources=_by_name(progress.get("sources") or [], source_names),
     )
+
+
+def _length(millis: int) -> int:
+    """Spark takes the time by the time of day: it is negative where the clock was set back in between."""
+    return max(int(millis), 0)
 
 
 def _by_name(reports: list[Mapping[str, Any]], names: list[str]) -> dict[str, Mapping[str, Any]]:

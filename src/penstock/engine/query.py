@@ -142,6 +142,7 @@ class RunningPipeline:
         except Exception as error:
             raise self._failed(error) from error
         try:
+            self.handler.disk.created()
             self.state.bind(str(self.query.id))
         except PenstockError:
             self.query.stop()
@@ -183,6 +184,14 @@ class RunningPipeline:
     @property
     def active(self) -> bool:
         return self.query is not None and self.query.isActive
+
+    @property
+    def between_batches(self) -> bool:
+        """Whether Spark waits for the time of day at which its next batch is due."""
+        if not self.active:
+            return False
+        assert self.query is not None
+        return _sleeps(self.query._jsq.streamingQuery().queryExecutionThread())
 
     def wait(self, seconds: float) -> bool:
         """Waits for the end; whether it has come. Raises what went wrong."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.components.shared.event_time import delay_of, event_time_of, with_event_time
 from penstock.components.shared.kernel_inputs import REPLAYED
+from penstock.durable import make_folders, rename_durably, sync_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +27,7 @@ def kept_folder(spool: Path, step: str) -> Path:
 def replay_folder(spool: Path, step: str) -> Path:
     """Where a step reads what is replayed."""
     folder = spool / "replay" / step
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     return folder
 
 
@@ -80,7 +81,9 @@ def kept_files(folder: Path) -> list[Path]:
 def replay(file: Path, target: Path) -> None:
     """Moves a file of kept rows to where its step reads; the batch is noted, so that it is not kept a second time."""
     place = file.parent
+    make_folders(target)
     place.with_suffix(".moved").touch()
-    file.rename(target / f"{place.name.replace('=', '-')}-{file.name}")
+    sync_folder(place.parent)
+    rename_durably(file, target / f"{place.name.replace('=', '-')}-{file.name}")
     if not any(place.glob("*.parquet")):
         shutil.rmtree(place, ignore_errors=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.components.shared.s3 import session_options
 from penstock.engine.jars import jars_of
 from penstock.engine.jvm import Jvm, JvmOptions
+from penstock.engine.packages import package_jars
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -33,12 +34,15 @@ FIXED = {
     "spark.sql.csv.parser.columnPruning.enabled": "false",
     # A query may read its inputs, not files named in it.
     "spark.sql.runSQLOnFiles": "false",
+    # `${env:NAME}` in SQL would be a variable of the process.
+    "spark.sql.variable.substitute": "false",
     # Row counts are read from the plan as it runs; a plan that is rewritten on the way would lose them.
     "spark.sql.adaptive.enabled": "false",
     # The driver is this process, whatever the master.
     "spark.submit.deployMode": "client",
 }
 """Options that Penstock's promises rest on: they cannot be set from outside."""
+AUTHENTICATE = "spark.authenticate"
 DEFAULTS = {
     "spark.python.daemon.module": "penstock.engine.worker_daemon",
     "spark.ui.enabled": "false",
@@ -48,12 +52,17 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
 }
-_LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress")
+_LOCAL_ONLY = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Driver and executor are one process. It cannot be lost, but after the time of day was set it would seem so.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "30d",
+}
+_WITH_OWN_SECRETS = ("yarn", "k8s://")
+"""Masters for which Spark hands the secret of an application to its executors by itself."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,8 @@ class SessionOptions:
     packages: Sequence[str] = ()
     jars: Sequence[str] = ()
     """Sets of jars, by their names in `penstock.engine.jars`."""
+    locked: Mapping[str, str] = field(default_factory=dict)
+    """Jars of packages with their sha256: only these, unchanged, are loaded, and nothing is resolved."""
     hidden: Sequence[str] = ()
     """Values of secrets, kept out of the log."""
     scratch: Path | None = None
@@ -211,8 +222,11 @@ def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:
             advice = "Leave it out; everything else of Spark's options may be given."
             raise PenstockError.of("CONF_NOT_ALLOWED", key=key, reason="Penstock relies on it", advice=advice)
     local = is_local(options.master)
-    defaults = {key: value for key, value in DEFAULTS.items() if local or key not in _LOCAL_ONLY}
+    defaults = dict(DEFAULTS)
+    if makes_secret(options.master):
+        defaults[AUTHENTICATE] = "true"
     if local:
+        defaults |= _LOCAL_ONLY
         # On a cluster each worker knows its own disk.
         defaults["spark.local.dir"] = str(scratch)
     return {
@@ -228,15 +242,27 @@ def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:
 
 
 def _jar_conf(options: SessionOptions) -> dict[str, str]:
-    """Puts jars on the class path, where the service loader and Hadoop look, and sends them to workers."""
-    paths = [str(jar) for jar in jars_of(options.jars)]
-    if not paths:
-        return {}
-    places = {"spark.driver.extraClassPath": os.pathsep}
-    if not is_local(options.master):
-        places["spark.jars"] = ","
+    """Puts jars on the class path, where the service loader and Hadoop look, and sends them to workers.
+
+    Those of packages are loaded as Spark loads the packages that it resolves itself.
+    """
+    own = [str(jar) for jar in jars_of(options.jars)]
+    packages = [str(jar) for jar in package_jars(options.locked, options.conf)]
+    places = {
+        "spark.driver.extraClassPath": (os.pathsep, own),
+        "spark.jars": (",", [*([] if is_local(options.master) else own), *packages]),
+    }
     given = {key: [options.conf[key]] if options.conf.get(key) else [] for key in places}
-    return {key: separator.join([*given[key], *paths]) for key, separator in places.items()}
+    return {key: separator.join([*given[key], *paths]) for key, (separator, paths) in places.items() if paths}
+
+
+def makes_secret(master: str) -> bool:
+    """Whether Spark makes a secret for each run, and nobody has to pass it on: its ports then refuse everybody else.
+
+    In one process it never leaves the JVM. Masters and workers of a standalone cluster must know the secret that the
+    driver has, so there the operator sets it.
+    """
+    return is_local(master) or master.startswith(_WITH_OWN_SECRETS)
 
 
 def is_local(master: str) -> bool:

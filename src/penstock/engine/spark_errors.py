@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from penstock.components.base import Component
 from penstock.components.shared.source_errors import problem_in
+from penstock.components.shared.spark_sql import SqlRefused
 from penstock.errors import Location, PenstockError, Problem, did_you_mean
 from penstock.graph.nodes import Graph
+from penstock.spec.location import Path_, Places
+from penstock.spec.secrets import texts
 
 _LINE_POSITION = re.compile(r"\(line (\d+), pos (\d+)\)")
-_NOISE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_NOISE = re.compile(r"(?<!\s)\s*SQLSTATE: \w+.*", re.DOTALL)
 _ADVICE = (
     ("Distinct aggregations", "Use approx_count_distinct(...), which works on streams."),
     (
@@ -47,6 +52,8 @@ def text_of(error: Exception) -> str:
 
 def analysis_problem(error: Exception, graph: Graph, node: str) -> Problem:
     """What Spark's analyser (or parser) says about one node, as a problem at its place in the file."""
+    if isinstance(error, SqlRefused):
+        return _refused_problem(error, graph, node)
     if isinstance(error, PenstockError):
         problem = error.problems[0]
         place = problem.location or graph.location(node, graph.nodes[node].component.name, *problem.at)
@@ -64,8 +71,8 @@ def analysis_problem(error: Exception, graph: Graph, node: str) -> Problem:
         return Problem("SQL_UNKNOWN_COLUMN", {"node": node, "column": name, "suggestion": hint}, place)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         table = params.get("relationName", "").replace("`", "")
-        hint = did_you_mean(table, graph.nodes[node].inputs) + " Add it to `from`." * (table in graph.nodes)
-        return Problem("SQL_UNKNOWN_TABLE", {"node": node, "table": table, "suggestion": hint.strip()}, place)
+        params = {"node": node, "table": table, "suggestion": _known_tables(table, graph, node)}
+        return Problem("SQL_UNKNOWN_TABLE", params, place)
     if condition.startswith("PATH_NOT_FOUND"):
         path = params.get("path", "")
         return Problem("PATH_NOT_FOUND", {"where": f"path of {graph.nodes[node].kind} '{node}'", "path": path}, place)
@@ -75,6 +82,46 @@ def analysis_problem(error: Exception, graph: Graph, node: str) -> Problem:
     if condition.startswith(("DATATYPE_MISMATCH", "CAST_INVALID")):
         return Problem("TYPE_MISMATCH", {"node": node, "reason": text_of(error)}, place)
     return Problem("SQL_INVALID", {"node": node, "reason": text_of(error), "advice": ""}, place)
+
+
+def _known_tables(table: str, graph: Graph, node: str) -> str:
+    hint = did_you_mean(table, graph.nodes[node].inputs) + " Add it to `from`." * (table in graph.nodes)
+    return hint.strip()
+
+
+def _refused_problem(error: SqlRefused, graph: Graph, node: str) -> Problem:
+    """What SQL may not do, at its place in the field that holds the SQL."""
+    problem, found = error.problems[0], graph.nodes[node]
+    params = {"node": node, **problem.params}
+    if problem.code == "SQL_UNKNOWN_TABLE":
+        params["suggestion"] = _known_tables(str(problem.params["table"]), graph, node)
+    owner = graph.nodes.get(found.part_of or node, found)
+    place = _place_of_sql(error, graph.file.places, (*owner.path, owner.component.name), owner.component)
+    return Problem(problem.code, params, place)
+
+
+def _place_of_sql(error: SqlRefused, places: Places, path: Path_, component: Component) -> Location:
+    """Where SQL stands that Spark was given: the text of a field, with something around it, or a part of that text."""
+    fields = sorted(_texts(component), key=lambda item: len(item[1]), reverse=True)
+    for inner, text in fields:
+        if not text.strip() or not (text in error.text or error.text in text):
+            continue
+        offset = (error.offset or 0) - error.text.find(text) if text in error.text else None
+        if offset is None:
+            offset = text.find(error.text) + (error.offset or 0)
+        if not 0 <= offset <= len(text):
+            continue
+        whole = next((at for at in (inner, inner[1:]) if (*path, *at) in places.values), inner)
+        before = text[:offset]
+        return places.inside_text(before.count("\n") + 1, offset - (before.rfind("\n") + 1), *path, *whole)
+    return places.of(*path)
+
+
+def _texts(component: Component) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    for name, info in type(component).model_fields.items():
+        value = getattr(component, name)
+        for inner, text in texts(dict(value) if isinstance(value, Mapping) else value):
+            yield (info.alias or name, *inner), text
 
 
 def unsupported_problem(error: Exception, graph: Graph, node: str) -> Problem:
@@ -169,7 +216,7 @@ def runtime_problem(error: Exception, *, batch: int | None, log: object, checkpo
 
 
 _DATA_LOST = re.compile(r"\[KAFKA_DATA_LOST\] ([^\n]*)")
-_PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)+(\w[^\n]*)")
+_PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\w[^\n]*)")
 """What a Python worker says last of an error."""
 _STATE_TROUBLE = re.compile(r"STATE_STORE|StateStore|RocksDB|streaming\.state\.|HDFSMetadataLog|Incomplete log file")
 _DAMAGE = re.compile(r"EOFException|FileNotFoundException|FILE_NOT_EXIST|orrupt|ended prematurely|Incomplete|Malformed")

@@ -5,6 +5,7 @@ checkpoint/     Spark's
 savepoints/     what can be returned to; restore.json while that is being done
 cutover/        a new version that is to take over, while that is being prepared
 ledger.db       row counts of every batch
+begun           the last batch of which a sink may have something
 lock            held by the run that owns the state: its process and its epoch
 logs/  dead/  late/  spool/  scratch/
 
@@ -28,7 +29,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from penstock.durable import make_folders, write_durably
 from penstock.engine.cutover.note import sweep
+from penstock.engine.on_disk import mend_checkpoint
 from penstock.engine.savepoints.journal import pending, settle
 from penstock.errors import PenstockError
 from penstock.reports.codec import plain, read
@@ -67,10 +70,11 @@ class StateDir:
         self._lock: IO[str] | None = None
         refuse_foreign(path, name, mend=mend)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folders(path)
             with _one_at_a_time(path):
                 self._lock, newest = self._take_lock(take_over=take_over)
                 settle(path)
+                self.mended = mend_checkpoint(path)
                 found = read_identity(path) or Identity(name, uuid.uuid4().hex, 0)
                 sweep(path, found.query_id)
                 self.identity = replace(found, epoch=max(found.epoch, newest) + 1)
@@ -125,9 +129,7 @@ class StateDir:
 
     def _save(self) -> None:
         self.refuse_overtaken()
-        hidden = self.path / f".{_IDENTITY}.tmp"
-        hidden.write_text(identity_text(self.identity), "utf-8")
-        hidden.replace(self.path / _IDENTITY)
+        write_durably(self.path / _IDENTITY, identity_text(self.identity))
 
     def adopt(self) -> None:
         """Takes over what was put into the folder while it was open, as a new epoch of it."""

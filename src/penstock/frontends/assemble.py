@@ -37,6 +37,9 @@ SPEC_KEYS = (
     "alerts",
     "tests",
 )
+NODE_SECTIONS = ("sources", "steps", "sinks")
+MOST_NODES = 500
+"""Checks compare nodes with each other, and Spark plans all of them as one query."""
 ENVELOPES: dict[spec.Kind, tuple[str, ...]] = {
     "source": ("format", "eventTime", "bootstrap", "throttle", "renamedFrom"),
     "step": ("from", "late", "renamedFrom"),
@@ -189,6 +192,10 @@ class _Assembly:
         body = self._mapping(document["spec"], ("spec",), "It holds `sources`, `steps` and `sinks`.")
         if body is not None:
             self._refuse_unknown(body, SPEC_KEYS, ("spec",))
+            count = sum(len(part) for part in map(body.get, NODE_SECTIONS) if isinstance(part, Mapping))
+            if count > MOST_NODES:
+                self.findings.at_key("PIPELINE_TOO_LARGE", ("spec",), count=count, most=MOST_NODES)
+                return None
         return body
 
     # --- sources, steps and sinks ---

@@ -143,6 +143,8 @@ class formats:
         schema: Mapping[str, Any] | str | None = ...,
         schema_file: str | None = ...,
         framing: Literal["none", "confluent", "single_object"] = ...,
+        registry: Any | None = ...,
+        schema_ids: Sequence[int] = ...,
     ) -> _AvroFormat:
         """Avro records: messages, or object container files."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
@@ -34,8 +35,11 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\
 _ESCAPES = {"'": re.compile("''|'$"), '"': re.compile(r'\\|"$')}
 """In quotes, up to where a written line is the text itself."""
 _SECTIONS_OF_NAMES = ("sources", "steps", "sinks")
-_LARGEST = 200_000
+_LARGEST = 20_000
 """The most values a document may have; aliases of aliases could otherwise grow without end."""
+_DEEPEST = 100
+_LONGEST_NUMBER = 40
+"""Characters of a number: more are no number that anything here counts."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,11 @@ def _compose(text: str, lines: _Lines) -> Node | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # An anchor may be given anew; the nearest one before an alias counts.
-            return YAML(typ="safe", pure=True).compose(text)  # type: ignore[no-any-return]
+            yaml = YAML(typ="safe", pure=True)
+            yaml.Composer = _BoundedComposer
+            return yaml.compose(text)  # type: ignore[no-any-return]
+    except _TooMuch as error:
+        raise PenstockError.of("YAML_SYNTAX", lines.at(error.index), reason=error.reason, advice=error.advice) from None
     except MarkedYAMLError as error:
         reason, advice, index = advice_for(error, text)
         raise PenstockError.of("YAML_SYNTAX", lines.at(index), reason=reason, advice=advice) from None
@@ -91,6 +99,34 @@ def _compose(text: str, lines: _Lines) -> Node | None:
     except RecursionError:
         advice = "Check for brackets that are never closed."
         raise PenstockError.of("YAML_SYNTAX", Location(lines.file), reason="nested too deeply", advice=advice) from None
+
+
+class _TooMuch(Exception):
+    """A document is larger or deeper than any pipeline."""
+
+    def __init__(self, index: int, reason: str, advice: str) -> None:
+        super().__init__(reason)
+        self.index, self.reason, self.advice = index, reason, advice
+
+
+class _BoundedComposer(Composer):
+    """Stops at the limits rather than after all has been read."""
+
+    count = 0
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.count += 1
+        if self.count > 2 * _LARGEST or self.depth >= _DEEPEST:
+            at = self.parser.peek_event().start_mark.index
+            if self.depth >= _DEEPEST:
+                raise _TooMuch(at, "nested too deeply", "Check for brackets that are never closed.")
+            raise _TooMuch(at, "too many values", "Divide it into several pipelines.")
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
 
 
 class _Lines:
@@ -171,9 +207,9 @@ class _Walk:
             aside.open, aside.count = [*self.open], self.count
             found = aside.value(merged, path)
             self.count = aside.count
-            for key in [key for key in found if key not in into]:
-                into[key] = found[key]
-                self.places.take_over(aside.places, (*path, key))
+            new = [key for key in found if key not in into]
+            into.update((key, found[key]) for key in new)
+            self.places.take_over_keys(aside.places, path, {key: (*path, key) for key in new})
 
     def _key(self, node: Node, path: Path_) -> str | None:
         """Keys are texts, as written: `on`, `1` and `null` too."""
@@ -200,7 +236,13 @@ class _Walk:
             self._problem("SPEC_BAD_VALUE", node, where=place_in_words(path), reason=reason, advice="Remove the tag.")
         written = self.lines.text[node.start_mark.index : node.end_mark.index]
         says_text = node.tag == _TAG + "str" and written.removesuffix(node.value).endswith("!!str ")
-        return str(node.value) if node.style or says_text else _core_value(node.value)
+        if node.style or says_text:
+            return str(node.value)
+        value = _core_value(node.value)
+        if not isinstance(value, str) and len(node.value) > _LONGEST_NUMBER:
+            reason, advice = "a number has so many digits that it cannot be read", "Put it in quotes if it is a text."
+            self._problem("SPEC_BAD_VALUE", node, where=place_in_words(path), reason=reason, advice=advice)
+        return value
 
     def _place_block(self, node: ScalarNode, path: Path_) -> None:
         """The place of a `|` or `>` block is its first line of text."""
@@ -218,7 +260,7 @@ class _Walk:
     def _place_text(self, node: ScalarNode, path: Path_, start: int) -> None:
         """Notes where each written line of a folded or quoted text stands, since the text joins them."""
         parts: list[tuple[int, int, Location]] = []
-        position = 0
+        position, scanned, line_number, line_start = 0, 0, 1, 0
         for offset, line in self.lines.between(start, node.end_mark.index):
             written = line.strip()
             if node.style in _ESCAPES:
@@ -227,9 +269,11 @@ class _Walk:
             found = node.value.find(written, position)
             if not written or found < 0:
                 continue
-            before = node.value[:found]
+            line_number += node.value.count("\n", scanned, found)
+            line_start = max(line_start, node.value.rfind("\n", scanned, found) + 1)
+            scanned = found
             place = self.lines.at(offset + line.index(written))
-            parts.append((before.count("\n") + 1, found - (before.rfind("\n") + 1), place))
+            parts.append((line_number, found - line_start, place))
             position = found + len(written)
         self.places.text_parts[path] = tuple(parts)
 
@@ -262,7 +306,7 @@ def _core_value(text: str) -> Any:
     """A plain scalar by the core schema of YAML 1.2; anything it does not know, such as a date, is text."""
     for pattern, read in _CORE:
         if pattern.fullmatch(text):
-            return read(text)
+            return read(text[:_LONGEST_NUMBER])
     return text
 
 

@@ -42,7 +42,12 @@ def examined(read: Callable[[], PipelineFile], world: World = World.OPEN) -> Exa
     graph, found = build_partly(file, broken)
     whole = not problems and not found
     problems += found
-    problems += [problem for problem in check(graph, world, whole=whole) if problem not in problems]
+    known = {(problem.code, problem.location, str(problem.params)) for problem in problems}
+    problems += [
+        problem
+        for problem in check(graph, world, whole=whole)
+        if (problem.code, problem.location, str(problem.params)) not in known
+    ]
     if whole and not (file.pipeline.sources and file.pipeline.sinks):
         missing = "sources" if not file.pipeline.sources else "sinks"
         problems += [Problem("PIPELINE_EMPTY", {"kind": missing}, file.places.of("spec"))]

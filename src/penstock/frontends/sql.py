@@ -98,8 +98,7 @@ def _as_pipeline(header: Document) -> Document:
         content["spec"] = {**content["spec"], **body}
     places = Places(header.places.file)
     places.values[()] = header.places.of()
-    for key, path in moved.items():
-        places.take_over(header.places, (key,), path)
+    places.take_over_keys(header.places, (), moved)
     return Document(content, places, header.problems)
 
 

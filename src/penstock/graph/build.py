@@ -13,6 +13,8 @@ from penstock.graph.nodes import Graph, Node
 from penstock.spec.location import PipelineFile
 from penstock.spec.pipeline import Kind, Pipeline, Sink, Source, Step
 
+_MOST_SUGGESTIONS = 50
+"""To look for similar names takes time."""
 _NUMBERS = {0: "none", 1: "one"}
 
 
@@ -96,10 +98,13 @@ def _place(file: PipelineFile, node: Node, index: int) -> Location:
 
 
 def _unknown_inputs(file: PipelineFile, nodes: Mapping[str, Node]) -> Iterator[Problem]:
+    count = 0
     for node in nodes.values():
         for index, name in enumerate(node.inputs):
             if name not in nodes or nodes[name].kind == "sink":
-                params = {"node": node.name, "name": name, "suggestion": _suggestion(node, name, nodes)}
+                count += 1
+                suggestion = _suggestion(node, name, nodes) if count <= _MOST_SUGGESTIONS else ""
+                params = {"node": node.name, "name": name, "suggestion": suggestion}
                 yield Problem("INPUT_UNKNOWN", params, _place(file, node, index))
 
 
@@ -116,10 +121,12 @@ def _suggestion(node: Node, name: str, nodes: Mapping[str, Node]) -> str:
 def _repeated_inputs(file: PipelineFile, nodes: Mapping[str, Node]) -> Iterator[Problem]:
     for node in nodes.values():
         reported: set[str] = set()
+        seen: set[str] = set()
         for index, name in enumerate(node.inputs):
-            if name in node.inputs[:index] and name not in reported:
+            if name in seen and name not in reported:
                 reported.add(name)
                 yield Problem("INPUT_REPEATED", {"node": node.name, "name": name}, _place(file, node, index))
+            seen.add(name)
 
 
 def _wrong_counts(file: PipelineFile, nodes: Mapping[str, Node]) -> Iterator[Problem]:

@@ -13,8 +13,8 @@ from penstock.errors import PenstockError, Problem, Severity, did_you_mean
 from penstock.graph.nodes import Graph
 from penstock.spec.location import Path_
 from penstock.spec.pipeline import LatePolicy, Source, Step
-from penstock.spec.resolve import with_secrets
-from penstock.spec.secrets import SecretRef, references, texts
+from penstock.spec.resolve import misplaced_secrets, with_secrets
+from penstock.spec.secrets import SecretRef, references, texts, well_formed
 
 DEAD_LETTERS = "dead_letters"
 """The name under which the sink of unreadable rows is checked; it is no node of the graph."""
@@ -43,6 +43,7 @@ def check(graph: Graph, world: World = World.OPEN, *, whole: bool = True) -> lis
     problems = [*_without_event_time(graph), *_late_not_supported(graph)]
     if whole:
         problems += [*_unused(graph), *_tests(graph)]
+    problems += _secret_labels(graph)
     for part in _parts(graph):
         seen = world is World.OPEN or (world is World.STEPS and not part.outside)
         found = _seen(graph, part) if seen else _read(graph, part)
@@ -63,6 +64,13 @@ def _unused(graph: Graph) -> Iterator[Problem]:
     for node in graph.nodes.values():
         if node.kind != "sink" and node.name not in used:
             yield Problem("STEP_UNUSED", {"kind": node.kind, "name": node.name}, graph.location(node.name))
+
+
+def _secret_labels(graph: Graph) -> Iterator[Problem]:
+    for key, value in graph.file.pipeline.labels.items():
+        for reference in well_formed(value):
+            place = graph.file.places.of("metadata", "labels", key)
+            yield Problem("SECRET_NOT_HERE", {"where": f"label '{key}'", "reference": reference}, place)
 
 
 def _without_event_time(graph: Graph) -> Iterator[Problem]:
@@ -145,8 +153,9 @@ def _late_policies(graph: Graph) -> Iterator[tuple[Path_, LatePolicy]]:
 def _seen(graph: Graph, part: _Part) -> Iterator[Problem]:
     """What is wrong with a component and what it names; without its secrets, what is wrong with what is written."""
     secret, malformed = _references(graph, part)
-    values, missing = _look_up(graph, part, secret)
-    if malformed or missing:
+    misplaced = any(misplaced_secrets(part.component))
+    values, missing = ({}, []) if misplaced else _look_up(graph, part, secret)
+    if malformed or missing or misplaced:
         yield from _read(graph, part)
         yield from missing
         return
@@ -165,6 +174,10 @@ def _read(graph: Graph, part: _Part) -> Iterator[Problem]:
     """What is wrong with what is written, as far as it can be told without the values of secrets."""
     secret, malformed = _references(graph, part)
     yield from malformed
+    for path, found in misplaced_secrets(part.component):
+        place = graph.file.places.of(*part.path, *path)
+        where = f"{part.component.name} of '{part.node}'"
+        yield from (Problem("SECRET_NOT_HERE", {"where": where, "reference": each}, place) for each in found)
     hidden = {path for path, found in secret.items() if found}
     for problem in _told(part.component.check(CheckContext(part.node))):
         if not any(_meets(problem.at, path) for path in hidden):

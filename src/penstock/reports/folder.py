@@ -13,9 +13,10 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from penstock.reports.codec import plain, read
+from penstock.reports.inside import append_inside, names_inside, open_inside, read_inside, write_inside
 from penstock.reports.values import (
     BatchLine,
     OperationEnd,
@@ -27,6 +28,7 @@ from penstock.reports.values import (
 )
 
 PART_BYTES = 4_000_000
+_LONGEST_LINE = 4_000_000
 PARTS_KEPT = 16
 """Lines of batches that nobody has fetched for a day or more make room for new ones."""
 
@@ -45,7 +47,10 @@ START = Cursor()
 
 
 class ReportFolder:
-    """Writes are whole or not there at all; what is not there, or cannot be understood, reads as None."""
+    """Writes are whole or not there at all; what is not there, or cannot be understood, reads as None.
+
+    A process of a pipeline writes here too, so no link is followed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,20 +61,30 @@ class ReportFolder:
     def make(self) -> None:
         self.log.mkdir(parents=True, exist_ok=True)
 
+    def log_files(self) -> list[Path]:
+        """The files of the log, the oldest first."""
+        names = names_inside(self.path, self.log.name)
+        older = [name for name in names if name.startswith(f"{self.lines.name}.") and name.rpartition(".")[2].isdigit()]
+        files = [self.log / name for name in sorted(older, key=lambda name: -int(name.rpartition(".")[2]))]
+        return [*files, self.lines] if self.lines.name in names else files
+
+    def open_log(self, file: Path) -> IO[bytes]:
+        """One of the files of the log; raises OSError."""
+        return open_inside(self.path, self.log.name, file.name)
+
+    def open_printed(self) -> IO[bytes]:
+        """Where a process prints to; raises OSError."""
+        return append_inside(self.path, self.log.name, self.printed.name)
+
     def _read(self, kind: type[_T], name: str) -> _T | None:
         try:
-            return _parsed(kind, (self.path / name).read_bytes())
+            return _parsed(kind, read_inside(self.path, name))
         except OSError:
             return None
 
-    def _write(self, name: str, value: Any, *, lasting: bool = False) -> None:
-        hidden = self.path / f".{name}.tmp"
-        with hidden.open("wb") as file:
-            file.write(json.dumps(plain(value), indent=1).encode() + b"\n")
-            if lasting:
-                file.flush()
-                os.fsync(file.fileno())
-        hidden.replace(self.path / name)
+    def _write(self, name: str, value: Any, *, lasting: bool = False, mode: int = 0o666) -> None:
+        content = json.dumps(plain(value), indent=1).encode() + b"\n"
+        write_inside(self.path, name, content=content, lasting=lasting, mode=mode)
 
 
 class RunFolder(ReportFolder):
@@ -90,7 +105,8 @@ class RunFolder(ReportFolder):
         return self._read(RunEnd, "end.json")
 
     def write_order(self, order: RunOrder) -> None:
-        self._write(self.ORDER, order)
+        """Options of Spark may hold secrets, so nobody else reads it."""
+        self._write(self.ORDER, order, mode=0o600)
 
     def write_status(self, status: RunStatus) -> None:
         self._write("status.json", status)
@@ -116,16 +132,16 @@ class RunFolder(ReportFolder):
             if part > cursor.part:
                 cursor = Cursor(part)
             try:
-                with self._part(part).open("rb") as file:
+                with open_inside(self.path, self._part(part).name) as file:
                     file.seek(cursor.offset)
-                    for text in file:
+                    while text := file.readline(_LONGEST_LINE):
                         if not text.endswith(b"\n") or len(found) >= most:
                             return found, cursor
                         cursor = Cursor(part, cursor.offset + len(text))
                         line = _parsed(BatchLine, text)
                         if line is not None:
                             found.append(line)
-            except FileNotFoundError:
+            except OSError:
                 continue
         return found, cursor
 
@@ -140,12 +156,6 @@ class RunFolder(ReportFolder):
         for part in self._parts():
             if part < cursor.part:
                 self._part(part).unlink(missing_ok=True)
-
-    def log_files(self) -> list[Path]:
-        """The files of the log, the oldest first."""
-        older = [item for item in self.log.glob("run.jsonl.*") if item.suffix[1:].isdigit()]
-        files = sorted(older, key=lambda item: -int(item.suffix[1:]))
-        return [*files, self.lines] if self.lines.exists() else files
 
     def _part(self, number: int) -> Path:
         return self.path / f"batches-{number:06d}.jsonl"
@@ -176,7 +186,8 @@ class OperationFolder(ReportFolder):
         return self._read(OperationEnd, "end.json")
 
     def write_order(self, order: OperationOrder) -> None:
-        self._write(self.ORDER, order)
+        """Options of Spark may hold secrets, so nobody else reads it."""
+        self._write(self.ORDER, order, mode=0o600)
 
     def write_status(self, status: OperationStatus) -> None:
         self._write("status.json", status)

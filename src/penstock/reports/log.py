@@ -76,7 +76,7 @@ def read_placed(
     """
     found: list[tuple[LogLine, LogCursor]] = []
     for file, number, offset in _parts(folder, cursor):
-        texts = _whole_lines(file, number, offset)
+        texts = _whole_lines(folder, file, number, offset)
         if texts is None:
             # Parts have got other names in between; the next look goes on from here.
             break
@@ -101,19 +101,19 @@ def last_placed(
 
 def _parts(folder: RunFolder, cursor: LogCursor) -> list[tuple[Path, int, int]]:
     """The files that hold what comes after a cursor, each with its number and where to begin."""
-    known = [(file, _first_line(file)) for file in folder.log_files()]
+    known = [(file, _first_line(folder, file)) for file in folder.log_files()]
     found = [(file, number) for file, number in known if number is not None]
     numbers = [number for _, number in found]
     first = numbers.index(cursor.file) if cursor.file in numbers else 0
     return [(file, number, cursor.offset if number == cursor.file else 0) for file, number in found[first:]]
 
 
-def _first_line(file: Path) -> int | None:
+def _first_line(folder: RunFolder, file: Path) -> int | None:
     """A number for the first line of a file; None if there is none yet."""
     try:
-        with file.open("rb") as lines:
+        with folder.open_log(file) as lines:
             return _number(lines)
-    except FileNotFoundError:
+    except OSError:
         return None
 
 
@@ -122,15 +122,15 @@ def _number(lines: IO[bytes]) -> int | None:
     return zlib.crc32(first) if first.endswith(b"\n") else None
 
 
-def _whole_lines(file: Path, number: int, offset: int) -> list[bytes] | None:
+def _whole_lines(folder: RunFolder, file: Path, number: int, offset: int) -> list[bytes] | None:
     """The lines of a part from a byte on; None if it no longer has this name."""
     try:
-        with file.open("rb") as lines:
+        with folder.open_log(file) as lines:
             if _number(lines) != number:
                 return None
             lines.seek(offset)
             return [text for text in lines if text.endswith(b"\n")]
-    except FileNotFoundError:
+    except OSError:
         return None
 
 

@@ -24,11 +24,12 @@ def _birth_on_linux(pid: int) -> str | None:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    return None if fields[0] in "ZX" else f"{_boot()}-{fields[_STARTED]}"
+    return None if fields[0] in "ZX" else f"{boot()}-{fields[_STARTED]}"
 
 
 @cache
-def _boot() -> str:
+def boot() -> str:
+    """What tells this start of the machine from any other."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()[:8]
     except OSError:
@@ -41,6 +42,15 @@ def _birth_elsewhere(pid: int) -> str | None:
         return None if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
     except psutil.Error:
         return None
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    """Whether a process was started for this folder, which ends its command line."""
+    try:
+        command = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+    return bool(command) and command[-1] == str(folder)
 
 
 def is_alive(pid: int, started: str) -> bool:

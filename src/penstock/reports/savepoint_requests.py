@@ -19,11 +19,20 @@ from typing import Any
 
 from penstock.errors import CODES, PenstockError, Problem
 from penstock.reports.codec import plain, read
+from penstock.reports.inside import (
+    changed_inside,
+    folder_inside,
+    names_inside,
+    read_inside,
+    remove_inside,
+    write_inside,
+)
 from penstock.reports.savepoints import REQUESTS, SAVEPOINTS
-from penstock.reports.whole import write_whole
 
 _KEPT_SECONDS = 86_400
 _STOP = "stop"
+_DONE = ".done.json"
+_WHERE = (SAVEPOINTS, REQUESTS)
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,7 @@ class Requests:
     """The requests in a state folder, for both sides."""
 
     def __init__(self, state: Path) -> None:
+        self._state = state
         self.folder = state / SAVEPOINTS / REQUESTS
 
     # --- who asks --------------------------------------------------------------------------------------------
@@ -66,46 +76,44 @@ class Requests:
     def ask(self, asked: Asked, number: str | None = None) -> str:
         """Leaves a request, with a number that nobody else has; the number."""
         number = number or uuid.uuid4().hex
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make()
         self._forget_old()
-        write_whole(self._request(number), json.dumps(plain(asked)))
+        self._write(f"{number}.json", json.dumps(plain(asked)))
         return number
 
     def is_asked(self, number: str) -> bool:
         """Whether the request is still there."""
-        return self._request(number).exists()
+        return changed_inside(self._state, *_WHERE, f"{number}.json") > 0
 
     def answered(self, number: str) -> Answer | None:
         """The answer, once there is one."""
         try:
-            return read(Answer, self._answer(number).read_bytes())
-        except FileNotFoundError:
+            return read(Answer, read_inside(self._state, *_WHERE, f"{number}{_DONE}"))
+        except OSError:
             return None
 
     def forget(self, number: str) -> None:
         """Takes the request back, and the answer that there may be."""
-        self._request(number).unlink(missing_ok=True)
-        self._answer(number).unlink(missing_ok=True)
+        remove_inside(self._state, *_WHERE, f"{number}.json")
+        remove_inside(self._state, *_WHERE, f"{number}{_DONE}")
 
     # --- who answers -----------------------------------------------------------------------------------------
 
     def waiting(self) -> list[str]:
         """The numbers of requests without an answer, the oldest first."""
-        if not self.folder.is_dir():
-            return []
-        files = [item for item in self.folder.glob("*.json") if "." not in item.stem]
-        return [item.stem for item in sorted(files, key=_age)]
+        names = [name for name in names_inside(self._state, *_WHERE) if name.count(".") == 1 and name.endswith(".json")]
+        return [name.removesuffix(".json") for name in sorted(names, key=self._changed)]
 
     def asked(self, number: str) -> Asked | None:
         """What is asked for; None if that was taken back, or cannot be read."""
         try:
-            return read(Asked, self._request(number).read_bytes())
+            return read(Asked, read_inside(self._state, *_WHERE, f"{number}.json"))
         except (OSError, ValueError):
             return None
 
     def answer(self, number: str, answer: Answer) -> None:
-        write_whole(self._answer(number), json.dumps(plain(answer)))
-        self._request(number).unlink(missing_ok=True)
+        self._write(f"{number}{_DONE}", json.dumps(plain(answer)))
+        remove_inside(self._state, *_WHERE, f"{number}.json")
 
     def refuse(self, number: str, error: PenstockError) -> None:
         self.answer(number, Answer(problems=tuple(problem.as_dict() for problem in error.problems)))
@@ -114,34 +122,32 @@ class Requests:
 
     def ask_to_stop(self, epoch: int) -> None:
         """Lets a run know that it is to end after its batch; it is meant for one epoch, and no later one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / _STOP, str(epoch))
+        self._make()
+        self._write(_STOP, str(epoch))
 
     def asked_to_stop(self, epoch: int) -> bool:
         try:
-            return (self.folder / _STOP).read_text("utf-8") == str(epoch)
+            return read_inside(self._state, *_WHERE, _STOP).decode("utf-8", "replace") == str(epoch)
         except OSError:
             return False
 
     def let_run(self) -> None:
         """Takes back that a run is to end."""
-        (self.folder / _STOP).unlink(missing_ok=True)
+        remove_inside(self._state, *_WHERE, _STOP)
 
     def _forget_old(self) -> None:
         """Answers that nobody has come for."""
-        for file in self.folder.glob("*.done.json"):
-            if _age(file) < time.time() - _KEPT_SECONDS:
-                file.unlink(missing_ok=True)
+        for name in names_inside(self._state, *_WHERE):
+            if name.endswith(_DONE) and self._changed(name) < (time.time() - _KEPT_SECONDS) * 1e9:
+                remove_inside(self._state, *_WHERE, name)
 
-    def _request(self, number: str) -> Path:
-        return self.folder / f"{number}.json"
+    def _make(self) -> None:
+        self._state.mkdir(parents=True, exist_ok=True)
+        with folder_inside(self._state, *_WHERE, make=True):
+            pass
 
-    def _answer(self, number: str) -> Path:
-        return self.folder / f"{number}.done.json"
+    def _write(self, name: str, text: str) -> None:
+        write_inside(self._state, *_WHERE, name, content=text.encode("utf-8"), lasting=True)
 
-
-def _age(file: Path) -> float:
-    try:
-        return file.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+    def _changed(self, name: str) -> int:
+        return changed_inside(self._state, *_WHERE, name)

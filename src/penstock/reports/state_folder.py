@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.reports.codec import read
+from penstock.reports.inside import names_inside, read_inside
 from penstock.reports.version import Version
 
 IDENTITY = "pipeline.json"
@@ -28,7 +29,7 @@ class _Noted:
 def state_facts(state: Path) -> StateFacts | None:
     """None if nothing has been read yet, so that there is no state."""
     try:
-        noted = read(_Noted, (state / IDENTITY).read_bytes())
+        noted = read(_Noted, read_inside(state, IDENTITY))
         partitions = state_partitions(state / "checkpoint")
     except (OSError, ValueError, IndexError):
         return None
@@ -37,12 +38,11 @@ def state_facts(state: Path) -> StateFacts | None:
 
 def state_partitions(checkpoint: Path) -> int | None:
     """Into how many partitions the state is divided, as the newest batch has it."""
-    offsets = checkpoint / "offsets"
-    if not offsets.is_dir():
-        return None
-    newest = max((int(item.name) for item in offsets.iterdir() if item.name.isdigit()), default=None)
+    inside = (checkpoint.name, "offsets")
+    newest = max((int(name) for name in names_inside(checkpoint.parent, *inside) if name.isdigit()), default=None)
     if newest is None:
         return None
-    conf = json.loads((offsets / str(newest)).read_text("utf-8").splitlines()[1]).get("conf", {})
+    text = read_inside(checkpoint.parent, *inside, str(newest)).decode("utf-8")
+    conf = json.loads(text.splitlines()[1]).get("conf", {})
     found = conf.get("spark.sql.shuffle.partitions")
     return int(found) if found is not None else None

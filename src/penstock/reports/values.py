@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime
 
+from penstock.access.limits import Access
+
 Outcome = Literal["stopped", "done", "failed", "fenced"]
 
 
@@ -24,9 +26,12 @@ class RunOrder:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
-    packages: tuple[str, ...] = ()
+    jars: Mapping[str, str] = field(default_factory=dict)
+    """Jars of the target's packages, with the sha256 that each must have."""
     take_over: bool = False
     """Whether it may take the state from a run that still holds it but no longer answers."""
+    access: Access | None = None
+    """What the pipeline may open; None for a run that nobody limits."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +182,10 @@ class OperationOrder:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
-    packages: tuple[str, ...] = ()
+    jars: Mapping[str, str] = field(default_factory=dict)
+    """Jars of the target's packages, with the sha256 that each must have."""
+    access: Access | None = None
+    """What the pipeline may open."""
 
 
 FOLLOWS = "it follows"

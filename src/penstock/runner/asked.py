@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.access.limits import Access, limit
 from penstock.engine.savepoints.places import folder_of, read_savepoint
 from penstock.errors import PenstockError
 from penstock.frontends.assemble import assemble
-from penstock.reports.codec import plain
+from penstock.reports.codec import plain, read
 from penstock.reports.savepoints import refuse_bad_name
 from penstock.runner.ledger import account_as_json, read_ledger, read_windows, windows_as_json
 from penstock.runner.replay import ReplayResult, replay_dead, replay_late
@@ -146,7 +147,8 @@ _VERBS: Mapping[str, Callable[[PipelineFile, Path, Mapping[str, Any]], Any]] = {
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     places = Places(asked["name"])
     try:
-        file = PipelineFile(assemble(asked["document"], places), places, Path(asked["name"]))
+        limit(read(Access, json.dumps(asked["access"])))
+        file = PipelineFile(assemble(asked["document"], places), places, Path(asked["folder"], asked["name"]))
         return {"answer": _VERBS[asked["verb"]](file, Path(asked["state"]), asked)}
     except PenstockError as error:
         return {"problems": [problem.as_dict() for problem in error.problems]}

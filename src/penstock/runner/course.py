@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,10 +25,12 @@ from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph
 from penstock.runner.savepoints import SavepointDesk
+from penstock.runner.set_back import SetBack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _RATES_KEPT = 60
 
@@ -57,6 +60,7 @@ class Course:
         """Whether rows on which an expression fails are set aside; it costs, so only since there was one."""
         self.tracker = Tracker(status, Ledger(state.ledger))
         self.savepoints = SavepointDesk(state, graph.file)
+        self.set_back = SetBack()
         self.begins: Callable[[int | None], None] = lambda _: None
         """Called with the number of each batch, and with None when it has been handled."""
 
@@ -79,15 +83,22 @@ class Course:
         return self._drive_to_end(analysed, "running", once=once)
 
     def _drive_to_end(self, analysed: Analysed, phase: str, *, once: bool) -> Status:
-        """Runs; when a row makes a batch fail, runs on with care, so that such rows are set aside."""
-        try:
-            return self._drive(analysed, phase, once=once)
-        except PenstockError as error:
-            if self.careful or not may_be_a_row(error, self.graph):
-                raise
-            self.careful = True
-            self.tracker.status = replace(self.tracker.status, careful=True)
-            return self._drive(self._analyse(analysed.builder.histories), phase, once=once)
+        """Runs; when a row makes a batch fail, runs on with care, so that such rows are set aside.
+
+        A query that stopped because the clock was set back is built and started again, from its checkpoint.
+        """
+        while True:
+            try:
+                ended = self._drive(analysed, phase, once=once)
+            except PenstockError as error:
+                if self.careful or not may_be_a_row(error, self.graph):
+                    raise
+                self.careful = True
+                self.tracker.status = replace(self.tracker.status, careful=True)
+                ended = None
+            if ended is not None:
+                return ended
+            analysed = self._analyse(analysed.builder.histories)
 
     def _analyse(self, histories: Mapping[str, History]) -> Analysed:
         buckets = buckets_of(self.spark, self.state)
@@ -115,11 +126,15 @@ class Course:
         except Exception as error:
             raise PenstockError(runtime_problem(error, batch=0, log=self.log, checkpoint=self.state.path)) from error
 
-    def _drive(self, analysed: Analysed, phase: str, *, once: bool) -> Status:
+    def _drive(self, analysed: Analysed, phase: str, *, once: bool) -> Status | None:
+        """Runs a query until it ends; None if it was stopped to be started again."""
         running = RunningPipeline(self.spark, self.graph, analysed, self.state, self.log)
         tracker = self.tracker
         tracker.follow(running)
         running.handler.begins = self.begins
+        timed = not once and self.graph.file.pipeline.run.trigger.millis > 0
+        # A query that begins now waits by the clock as it is now.
+        self.set_back.begin()
         try:
             running.start(once=once)
             self.watch(tracker.turn(phase))
@@ -129,6 +144,10 @@ class Course:
                     self.watch(tracker.turn("stopping"))
                     running.finish()
                     break
+                if timed and self._waits_too_long(running):
+                    running.finish()
+                    self.watch(tracker.turn(phase))
+                    return None
                 running.release_idle()
                 self.savepoints.turn(running)
                 self.watch(tracker.turn("waiting for data" if running.idle else phase))
@@ -142,6 +161,18 @@ class Course:
         finally:
             self.savepoints.wait()
             running.close()
+
+    def _waits_too_long(self, running: RunningPipeline) -> bool:
+        """Whether Spark waits for a time of day from which the clock was set back; never in the middle of a batch."""
+        seconds = self.set_back.look()
+        if not seconds or not running.between_batches:
+            return False
+        _LOG.warning(
+            "the machine's clock was set back by %.0f seconds: the query is started again, "
+            "because Spark would begin the next batch that much later",
+            seconds,
+        )
+        return True
 
 
 def may_be_a_row(error: PenstockError, graph: Graph) -> bool:
@@ -220,7 +251,7 @@ class Tracker:
             rows_in=add([self.status.rows_in, *(entry.rows_in for entry in entries)]),
             rows_dead=add([self.status.rows_dead, *(entry.rows_dead for entry in entries)]),
             rows_out=add([self.status.rows_out, *(entry.rows_out for entry in entries)]),
-            late=add([self.status.late, *(entry.late for entry in entries), *_natively_late(reports)]),
+            late=add([self.status.late, *(entry.late for entry in entries)]),
             watermarks=running.watermarks() if reports else self.status.watermarks,
             last=last,
             backlog=running.backlog(last) if reports or not self.status.backlog else self.status.backlog,
@@ -235,9 +266,3 @@ class Tracker:
         caught_up_in = {name: seconds for name, seconds in left.items() if seconds is not None}
         self.status = replace(self.status, history=self._headway(), caught_up_in=caught_up_in)
         return self.status
-
-
-def _natively_late(reports: Sequence[BatchReport]) -> list[dict[str, int]]:
-    """Rows that Spark's own operators have dropped, which it does not tell apart."""
-    dropped = sum(report.late_rows for report in reports)
-    return [{"sql": dropped}] if dropped else []

@@ -53,6 +53,9 @@ class RunOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
     packages: Sequence[str] = ()
+    """Maven coordinates that Spark resolves itself, unchecked."""
+    locked: Mapping[str, str] = field(default_factory=dict)
+    """Jars of packages with their sha256, which are checked."""
     take_over: bool = False
     """Whether to take the state from a run that still holds it; that one may then not go on."""
     log: Path | None = None
@@ -168,6 +171,7 @@ def drive(
             conf=with_partitions(graph, options),
             driver_memory=options.driver_memory,
             packages=options.packages,
+            locked=options.locked,
             jars=sets_for(graph.file.pipeline),
             hidden=secret_values(graph.file.pipeline),
             scratch=scratch,

@@ -63,7 +63,7 @@ def _options(order: RunOrder, folder: RunFolder, log: RunLog) -> RunOptions:
         master=order.master,
         conf=order.conf,
         driver_memory=order.driver_memory,
-        packages=order.packages,
+        locked=order.jars,
         take_over=order.take_over,
         log=folder.lines,
         take_line=log.take_spark,

@@ -36,6 +36,7 @@ from penstock.runner.ordered import in_words, load_ordered, obey, unexpected
 from penstock.runner.report import BEAT_SECONDS, utc_now
 from penstock.runner.rescale import rescale
 from penstock.runner.savepoints import create, restore_into
+from penstock.runner.sink_gaps import accept_gap
 from penstock.runner.upgrade import Upgraded, upgrade
 from penstock.spec.location import PipelineFile
 from penstock.spec.resolve import secret_values
@@ -170,7 +171,7 @@ class Work:
                 master=order.master,
                 conf={**conf, **order.conf},
                 driver_memory=order.driver_memory,
-                packages=order.packages,
+                locked=order.jars,
                 jars=sets_for(pipeline),
                 hidden=secret_values(pipeline),
                 log=self._log.file,
@@ -271,6 +272,11 @@ def _abandon(work: Work) -> dict[str, Any]:
     return {}
 
 
+def _accept_gap(work: Work) -> dict[str, Any]:
+    work.telling.stage("what a sink has lost is noted as accepted")
+    return {"gaps": plain(accept_gap(work.file, work.state, str(work.asked["sink"])))}
+
+
 def _standing(found: Standing) -> dict[str, Any]:
     return {"stands": found.stands, "committed": found.committed, "behind": found.behind}
 
@@ -300,6 +306,7 @@ _KINDS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     "compare": _compare,
     "takeover": _takeover,
     "abandon": _abandon,
+    "accept_gap": _accept_gap,
 }
 
 

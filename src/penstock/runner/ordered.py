@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 
+from penstock.access.limits import limit
 from penstock.errors import Problem
 from penstock.frontends.load import load
 from penstock.reports.values import LogLine
@@ -47,6 +48,8 @@ def obey(kind: type[_F], module: str, follow: Callable[[_F, Any], int]) -> NoRet
     if order is None:
         print(f"{folder.path / kind.ORDER} is missing or cannot be read", file=sys.stderr)
         sys.exit(2)
+    # Its own folder is beside its state: a cut-over keeps the state of the new version there too.
+    limit(None if order.access is None else order.access.with_own(Path(order.state_dir).parent))
     # A crash of the interpreter is told where it was started, as this process can no longer write it down.
     faulthandler.enable(os.dup(2))
     sys.exit(follow(folder, order))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.components.base import Sink
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.event_time import event_time_of, shift_of
+from penstock.durable import write_durably
 from penstock.engine.analyse import Analysed, analyse
 from penstock.engine.batch import BatchHandler
 from penstock.engine.checkpoint import verify
@@ -46,7 +47,6 @@ from penstock.graph.build import build
 from penstock.graph.nodes import Graph, Node
 from penstock.graph.validate import check
 from penstock.reports.codec import plain, read
-from penstock.reports.whole import write_whole
 from penstock.runner.course import Course, Watch
 from penstock.runner.loop import RunOptions, Stop, drive, state_path
 from penstock.spec.location import PipelineFile
@@ -149,7 +149,7 @@ def noted(state: Path) -> Progressed | None:
 
 
 def _note(state: Path, progressed: Progressed) -> None:
-    write_whole(state / _NOTE, json.dumps(plain(progressed)) + "\n")
+    write_durably(state / _NOTE, json.dumps(plain(progressed)) + "\n")
 
 
 def begin(state: Path, name: str) -> None:

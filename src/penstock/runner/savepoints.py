@@ -18,7 +18,7 @@ from penstock.engine.jars import sets_for
 from penstock.engine.query import RunningPipeline
 from penstock.engine.savepoints.diff import SavepointDiff, compare
 from penstock.engine.savepoints.journal import pending
-from penstock.engine.savepoints.names import is_due, superfluous
+from penstock.engine.savepoints.names import age_of_last, superfluous
 from penstock.engine.savepoints.pins import Pins
 from penstock.engine.savepoints.places import folder_of, found_in, read_savepoint, readable, remove
 from penstock.engine.savepoints.restore import examine, restore
@@ -34,6 +34,7 @@ from penstock.graph.build import build
 from penstock.graph.nodes import Graph
 from penstock.reports.savepoint_requests import Answer, Asked, Requests
 from penstock.reports.savepoints import Savepoint
+from penstock.runner.set_back import seconds_up
 from penstock.spec.location import PipelineFile, Places
 from penstock.spec.pipeline import Pipeline, SavepointSettings
 from penstock.spec.resolve import secret_values
@@ -53,12 +54,21 @@ def _now() -> dt.datetime:
 class SavepointDesk:
     """Takes savepoints while a pipeline runs: those that are asked for, and those that are due. One at a time."""
 
-    def __init__(self, state: StateDir, file: PipelineFile, clock: Callable[[], dt.datetime] = _now) -> None:
+    def __init__(
+        self,
+        state: StateDir,
+        file: PipelineFile,
+        clock: Callable[[], dt.datetime] = _now,
+        steady: Callable[[], float] = seconds_up,
+    ) -> None:
         self.state = state
         self.file = file
         self.clock = clock
+        self.steady = steady
         self.requests = Requests(state.path)
         self._began = clock()
+        self._last: float | None = None
+        """When the last one that was due was taken, by the steady clock; None until it is known."""
         self._looked = 0.0
         self._at_work: threading.Thread | None = None
         self.failed: PenstockError | None = None
@@ -128,19 +138,26 @@ class SavepointDesk:
         every = self._settings.every
         if every is None or last_committed(self.state.checkpoint) < 0:
             return False
-        taken = readable(found_in(self.state.path))
-        return is_due(taken, dt.timedelta(milliseconds=every.millis), self._began, self.clock())
+        if self._last is None:
+            # Of one from before this run, and of the start, only the time of day is known.
+            age = age_of_last(readable(found_in(self.state.path)), self._began, self.clock())
+            self._last = self.steady() - age.total_seconds()
+        return self.steady() - self._last >= every.seconds
 
     def _take_due(self, hold: Hold) -> None:
+        started = self.steady()
         try:
-            self._take(hold, Wish(automatic=True))
-            for name in superfluous(readable(found_in(self.state.path)), self._settings.keep):
+            newest = self._take(hold, Wish(automatic=True)).savepoint.name
+            self._last = started
+            # It stays, also where the clock was set back and those before it seem newer.
+            others = [one for one in readable(found_in(self.state.path)) if one.name != newest]
+            for name in superfluous(others, self._settings.keep - 1):
                 delete(self.state.path, name)
             self.failed = None
         except PenstockError as error:
             self.failed = error
             _LOG.warning("no savepoint could be taken: %s", error.problems[0].message)
-            self._began = self.clock()
+            self._began, self._last = self.clock(), None
 
 
 def delete(state: Path, name: str) -> None:

@@ -72,7 +72,7 @@ MEASURES = {
     )
 }  # fmt: skip
 
-_SHAPE = re.compile(r"\s*(\w+)\s*(?:\(\s*(\w+)\s*\))?\s*(>=|<=|==|!=|>|<|=)\s*(.*?)\s*", re.DOTALL)
+_SHAPE = re.compile(r"\s*(\w+)(?:\s*\(\s*(\w+)\s*\))?\s*(>=|<=|==|!=|>|<|=)\s*(|\S.*)", re.DOTALL)
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*(%?)")
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
@@ -104,7 +104,7 @@ class Condition(Parsed):
             return value
         if not isinstance(value, str):
             raise unfit("a condition is a text", _EXAMPLE)
-        shape = _SHAPE.fullmatch(value)
+        shape = _SHAPE.fullmatch(value.strip())
         if shape is None:
             raise unfit(f"'{value}' is not a condition", _EXAMPLE)
         name, node, sign, text = shape.groups()

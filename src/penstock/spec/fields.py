@@ -20,6 +20,24 @@ class Change(StrEnum):
     LOSES_STATE = "loses state"
 
 
+class Holds(StrEnum):
+    """What the texts in a field are to those who open something, so that the right rule is asked."""
+
+    PATH = "path"
+    """A file, a folder or a pattern, or a place in an object store."""
+    ADDRESS = "address"
+    """A connection: a URL or a list of brokers. It may hold references to secrets."""
+    LOGIN = "login"
+    """A name, a password or a key with which to log in. It may hold references to secrets."""
+    SQL = "sql"
+    NAME = "name"
+    """Of something inside: a column, a table, a topic, a step, a host's own word for something."""
+    TEXT = "text"
+    """Anything else, which opens nothing."""
+    CODE = "code"
+    """A reference to Python."""
+
+
 class Config(BaseModel):
     """Frozen configuration: camelCase in files, snake_case in Python, unknown keys refused."""
 
@@ -39,10 +57,13 @@ def field(
     doc: str,
     change: Change = Change.RESTART,
     secret: bool = False,
+    holds: Holds | None = None,
     **kwargs: Any,
 ) -> Any:
-    """A field of a `Config`: its documentation, default, secrecy and the cost of changing it."""
+    """A field of a `Config`: its documentation, default, secrecy, what it holds and the cost of changing it."""
     extra: dict[str, Any] = {"x-change": str(change), "x-secret": secret}
+    if holds is not None:
+        extra["x-holds"] = str(holds)
     return Field(default, description=doc, json_schema_extra=extra, **kwargs)
 
 
@@ -57,6 +78,17 @@ def change_of(config: type[Config], name: str) -> Change:
 
 def is_secret(config: type[Config], name: str) -> bool:
     return bool(_extra(config, name)["x-secret"])
+
+
+def held_by(config: type[Config], name: str) -> Holds | None:
+    """What the texts in a field are; None if nobody has said."""
+    found = _extra(config, name).get("x-holds")
+    return None if found is None else Holds(found)
+
+
+def takes_secrets(config: type[Config], name: str) -> bool:
+    """Whether references to secrets are looked up in a field."""
+    return is_secret(config, name) or held_by(config, name) in (Holds.ADDRESS, Holds.LOGIN)
 
 
 def _extra(config: type[Config], name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,14 @@ class Places:
         for found in {**other.keys, **other.values}:
             if found[: len(path)] == path:
                 self._copy(other, found, (*(path if to is None else to), *found[len(path) :]))
+
+    def take_over_keys(self, other: Places, path: Path_, to: Mapping[str, Path_]) -> None:
+        """Takes what stands at and below some keys of a mapping, each to a path of its own, in one pass."""
+        depth = len(path)
+        for found in {**other.keys, **other.values}:
+            key = found[depth] if len(found) > depth and found[:depth] == path else None
+            if isinstance(key, str) and key in to:
+                self._copy(other, found, (*to[key], *found[depth + 1 :]))
 
     def _copy(self, origin: Places, path: Path_, to: Path_) -> None:
         for mine, theirs in ((self.keys, origin.keys), (self.values, origin.values)):

@@ -186,7 +186,8 @@ class LedgerSettings(Config):
     checksum: tuple[str, ...] = field(
         (),
         doc="Columns of which a checksum is kept for each sink, so that `penstock ledger --audit` can compare what the "
-        "sink holds with what was written. They hold text, whole numbers or dates; name what identifies a row.",
+        "sink holds with what was written. They hold text, whole numbers or dates; name what identifies a row. "
+        "Of tables with a `key` all columns are summed up.",
     )
 
     @field_validator("window")

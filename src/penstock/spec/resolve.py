@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from penstock.spec.fields import Config
+from penstock.errors import PenstockError
+from penstock.spec.fields import Config, takes_secrets
+from penstock.spec.location import Path_
 from penstock.spec.pipeline import Pipeline
-from penstock.spec.secrets import references, resolve, texts
+from penstock.spec.secrets import SecretRef, forms, references, resolve, texts, well_formed
 
 _C = TypeVar("_C", bound=Config)
 
 
 def with_secrets(config: _C) -> _C:
-    """The same configuration with every reference replaced by its value; itself if it holds none."""
+    """The same configuration with every reference replaced by its value; itself if it holds none.
+
+    References are looked up in fields for connections and secrets; raises SECRET_NOT_HERE for one elsewhere, where its
+    value could come out as a row.
+    """
+    misplaced = [reference for _, found in misplaced_secrets(config) for reference in found]
+    if misplaced:
+        where = getattr(config, "name", type(config).__name__)
+        raise PenstockError.of("SECRET_NOT_HERE", where=where, reference=misplaced[0])
     document = config.model_dump(by_alias=True)
     if not any(references(text) for _, text in texts(document)):
         return config
     return type(config).model_validate(_replaced(document))
+
+
+def misplaced_secrets(config: Config) -> Iterator[tuple[Path_, list[SecretRef]]]:
+    """References in fields where they are not looked up, by where they stand in the configuration."""
+    for path, takes, text in _texts(config):
+        found = [] if takes else well_formed(text)
+        if found:
+            yield path, found
+
+
+def _texts(config: Config, path: Path_ = ()) -> Iterator[tuple[Path_, bool, str]]:
+    """Every text in a configuration, with whether secrets are looked up there."""
+    for name, info in type(config).model_fields.items():
+        inner: Path_ = (*path, info.alias or name)
+        takes = takes_secrets(type(config), name)
+        yield from _texts_in(getattr(config, name), takes, inner)
+
+
+def _texts_in(value: Any, takes: bool, path: Path_) -> Iterator[tuple[Path_, bool, str]]:
+    if isinstance(value, Config):
+        yield from _texts(value, path)
+    elif isinstance(value, str):
+        yield path, takes, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield (*path, str(key)), False, str(key)
+            yield from _texts_in(inner, takes, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _texts_in(inner, takes, (*path, index))
 
 
 def _replaced(value: Any) -> Any:
@@ -40,5 +81,6 @@ def secret_values(pipeline: Pipeline) -> list[str]:
     parts += pipeline.late_sinks()
     for part in parts:
         for _, text in texts(part.model_dump(by_alias=True)):
-            values.update(reference.value() for reference in references(text))
-    return sorted((value for value in values if value), key=lambda value: (-len(value), value))
+            for reference in references(text):
+                values.update(forms(reference.value()))
+    return sorted(values, key=lambda value: (-len(value), value))

@@ -20,6 +20,7 @@ _SIMPLE = {
     "date", "timestamp", "timestamp_ntz", "variant",
 }  # fmt: skip
 _KNOWN = _SIMPLE | set(_ALIASES) | {"decimal", "array", "map", "struct"}
+_DEEPEST = 50
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z_][A-Za-z0-9_]*|\d+)|([<>(),:]))")
 
 
@@ -111,8 +112,9 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[str] = []
-        position = 0
-        while position < len(text.rstrip()):
+        self.depth = 0
+        position, end = 0, len(text.rstrip())
+        while position < end:
             match = _TOKEN.match(text, position)
             if match is None:
                 raise ValueError(f"'{text}' is not a type: unexpected '{text[position:].strip()[:10]}'")
@@ -186,7 +188,11 @@ class _Reader:
 
     def inside(self, content: Any) -> str:
         self.take("<")
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise ValueError(f"a type is nested more than {_DEEPEST} levels deep")
         result = content()
+        self.depth -= 1
         self.take(">")
         return str(result)
 

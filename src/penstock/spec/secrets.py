@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -9,10 +11,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
+from penstock.access.limits import current
 from penstock.errors import PenstockError, Problem
 
-_REFERENCE = re.compile(r"\$\{secret:([^}]*)\}")
+REFERENCE_LIMIT = 200
+"""A reference is no longer than this, and holds no `$`: so a text with many beginnings is read once."""
+_REFERENCE = re.compile(rf"\$\{{secret:([^}}$]{{1,{REFERENCE_LIMIT}}})\}}")
 _resolved: dict[str, str] = {}
 """References by value, of the secrets this process has looked up: what must not be shown."""
 _noted: set[SecretRef] | None = None
@@ -33,8 +39,18 @@ class SecretRef:
     def __str__(self) -> str:
         return f"${{secret:{self.store}/{self.key}}}"
 
+    @property
+    def permission(self) -> str:
+        """What an operator writes so that pipelines may refer to it."""
+        if self.store == "env":
+            return f"secrets: {{env: [{self.key}]}}"
+        return f"secrets: {{files: [{Path(self.key).parent}]}}"
+
     def value(self) -> str:
-        """Looks the secret up; raises SECRET_NOT_SET."""
+        """Looks the secret up; raises SECRET_NOT_SET, and SECRET_NOT_ALLOWED if this process may not have it."""
+        access = current()
+        if access is not None and not access.secrets.allows(self.store, self.key):
+            raise PenstockError.of("SECRET_NOT_ALLOWED", where="the pipeline", reference=self, advice=self.permission)
         if self.store == "env":
             value = os.environ.get(self.key)
             if value is None:
@@ -66,6 +82,24 @@ def references(text: str) -> list[SecretRef]:
     return found
 
 
+def well_formed(text: str) -> list[SecretRef]:
+    """The references inside a text that can be read, as those that cannot are told elsewhere."""
+    try:
+        return references(text)
+    except PenstockError:
+        return []
+
+
+def without_references(text: str, instead: str) -> str:
+    """The text with the same in place of every reference."""
+    return _REFERENCE.sub(instead, text)
+
+
+def references_in(document: Any) -> frozenset[SecretRef]:
+    """All references inside nested mappings and lists; raises SECRET_SYNTAX for a malformed one."""
+    return frozenset(reference for _, text in texts(document) for reference in references(text))
+
+
 def resolve(text: str) -> str:
     """The text with every reference replaced by its value."""
     values = {str(ref): ref.value() for ref in references(text)}
@@ -75,10 +109,30 @@ def resolve(text: str) -> str:
 
 
 def _remember(value: str, reference: str) -> None:
-    """From now on the value is not shown, nor is a line of it: what is printed is written down line by line."""
-    for part in (value, *(line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST)):
-        if part:
-            _resolved[part] = reference
+    """From now on the value is not shown, nor is what it may look like where it is printed."""
+    for part in forms(value):
+        _resolved[part] = reference
+
+
+def forms(value: str) -> list[str]:
+    """A value as messages may show it: whole, by lines, and as it is written in URLs, headers and JSON."""
+    if not value:
+        return []
+    derived = {line.strip() for line in value.splitlines()}
+    for text in {value, *_passwords(value)}:
+        encoded = {quote(text, safe=""), quote(text), quote_plus(text), unquote(text), unquote_plus(text)}
+        derived |= {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], *encoded}
+        derived |= {base64.b64encode(text.encode("utf-8", "surrogateescape")).decode().rstrip("=")}
+    return [value, *sorted(part for part in derived if len(part) >= _SHORTEST and part != value)]
+
+
+def _passwords(value: str) -> list[str]:
+    """The password in a value that is a URL, which drivers take out of it."""
+    try:
+        found = urlsplit(value).password if "://" in value else None
+    except ValueError:
+        found = None
+    return [] if not found else [found, unquote(found)]
 
 
 @contextmanager

@@ -24,6 +24,8 @@ _BYTES = {
     "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
     "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4,
 }  # fmt: skip
+_LONGEST = 100
+"""Characters: what is longer was not written by a person, and its digits would take long to add up."""
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 _NAMES = (("week", 604_800_000), ("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000))
@@ -63,7 +65,7 @@ class Duration(Parsed):
     def parse(cls, value: Any) -> Duration:
         if isinstance(value, Duration):
             return value
-        text = value.strip() if isinstance(value, str) else ""
+        text = value.strip() if isinstance(value, str) and len(value) <= _LONGEST else ""
         position, total = 0, Decimal(0)
         while position < len(text):
             part = _PART.match(text, position)
@@ -106,7 +108,7 @@ class Size(Parsed):
             return value
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return cls(value)
-        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) and len(value) <= _LONGEST else None
         if match is None or match[2].lower() not in _BYTES:
             raise ValueError(f"'{value}' is not a size; write for example '64MB' or '1 GiB'")
         count = Decimal(match[1]) * _BYTES[match[2].lower()]

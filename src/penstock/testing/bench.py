@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from penstock.access.limits import Access, limited
 from penstock.engine.analyse import analyse
 from penstock.engine.jars import obtainable, sets_for
 from penstock.errors import PenstockError, Problem
@@ -26,6 +27,7 @@ from penstock.graph.explain import as_json
 from penstock.graph.lineage import lineage
 from penstock.graph.nodes import Graph
 from penstock.graph.validate import World
+from penstock.reports.codec import read
 from penstock.spec.location import PipelineFile
 from penstock.spec.secrets import hide
 from penstock.testing.preview import Samples, preview
@@ -80,8 +82,9 @@ def answer(line: str) -> dict[str, Any]:
     """The answer to one question, or why there is none."""
     asked = json.loads(line)
     try:
-        found = examined(lambda: _read(asked), World.CLOSED)
-        return {"answer": _VERBS[asked["verb"]](found, asked)}
+        with limited(read(Access, json.dumps(asked["access"]))):
+            found = examined(lambda: _read(asked), World.CLOSED)
+            return {"answer": _VERBS[asked["verb"]](found, asked)}
     except PenstockError as error:
         return {"problems": [problem.as_dict() for problem in error.problems]}
     except Exception as error:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.access.limits import current
 from penstock.components.base import HEARTBEAT, PLACE, RAW, Format, ReadContext, Source
 from penstock.components.sinks.memory import Memory as MemorySink
 from penstock.engine.frames import columns_of
 from penstock.engine.jars import obtainable, sets_for
+from penstock.engine.listed_files import ListedFiles, lists_files
 from penstock.engine.spark_errors import runtime_problem
 from penstock.errors import PenstockError, did_you_mean
 from penstock.graph.nodes import Graph
@@ -61,7 +63,8 @@ class Samples:
         self._kept: dict[str, list[str]] = {}
 
     def of(self, file: PipelineFile, source: SourceSpec, rows: int, seconds: float, *, fresh: bool) -> list[str]:
-        key = f"{source.component!r} {source.format!r} {rows}"
+        # The same relative path in another folder names other rows, and what one may see is not for all.
+        key = f"{source.component!r} {source.format!r} {rows} {file.folder} {current()!r}"
         found = None if fresh else self._kept.pop(key, None)
         self._kept[key] = found or _sample(file, source, rows, seconds)
         while len(self._kept) > _SOURCES:
@@ -141,10 +144,12 @@ def _sample(file: PipelineFile, source: SourceSpec, rows: int, seconds: float) -
         spool = Path(scratch, "spool")
         spool.mkdir()
         frame = component.read(ReadContext(spark, source.name, file.folder, spool, source.format))
-        return _taken(frame, rows, seconds, Path(scratch, "checkpoint"))[:rows]
+        checkpoint = Path(scratch, "checkpoint")
+        listed = ListedFiles(checkpoint, [source.name] if lists_files(component) else [])
+        return _taken(frame, rows, seconds, checkpoint, listed)[:rows]
 
 
-def _taken(frame: DataFrame, wanted: int, seconds: float, checkpoint: Path) -> list[str]:
+def _taken(frame: DataFrame, wanted: int, seconds: float, checkpoint: Path, listed: ListedFiles) -> list[str]:
     """Runs the stream of a source until it has given the rows, or for so long after it has looked for them once."""
     from pyspark.sql import functions as F
 
@@ -153,8 +158,14 @@ def _taken(frame: DataFrame, wanted: int, seconds: float, checkpoint: Path) -> l
     line = F.coalesce(F.col(RAW), whole) if RAW in frame.columns else whole
     rows_only = frame.where(~F.coalesce(F.col(HEARTBEAT), F.lit(False))) if HEARTBEAT in frame.columns else frame
     lines: list[str] = []
+    refused: list[PenstockError] = []
 
     def take(batch: DataFrame, _: int) -> None:
+        try:
+            listed.check()
+        except PenstockError as error:
+            refused.append(error)
+            raise
         if len(lines) < wanted:
             lines.extend(row[0] for row in batch.limit(wanted - len(lines)).collect())
 
@@ -163,6 +174,8 @@ def _taken(frame: DataFrame, wanted: int, seconds: float, checkpoint: Path) -> l
     try:
         _wait(running, lambda: len(lines) >= wanted or running.lastProgress is not None, _BEGIN_SECONDS)
         _wait(running, lambda: len(lines) >= wanted, seconds)
+        if refused:
+            raise refused[0]
         if (error := running.exception()) is not None:
             raise PenstockError(runtime_problem(error, batch=None, log=shared_log(), checkpoint=checkpoint))
     finally:

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import psutil
 
 PATIENCE = 150.0
 """Seconds until a test gives up waiting; long, as Spark starts slowly on a busy machine."""
@@ -29,6 +31,29 @@ def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE,
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds:.0f} s for: {what}")
         time.sleep(every)
+
+
+def at_work_below(folder: Path) -> list[psutil.Process]:
+    """The processes that work in a folder below this one, or have been told of one; not this one itself."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            told = [process.cwd(), *process.cmdline()]
+            dead = process.status() == psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            continue
+        if process.pid != os.getpid() and not dead and any(Path(text).is_relative_to(folder) for text in told if text):
+            found.append(process)
+    return found
+
+
+def end_below(folder: Path) -> None:
+    """Kills what works below a folder, also what has not reported yet, and waits until it is gone."""
+    while found := at_work_below(folder):
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+                process.wait(PATIENCE)
 
 
 class Process:

@@ -12,6 +12,7 @@ from typing import get_args
 import pytest
 from tests.control.alerts.receivers import web_receiver
 from tests.control.alerts.test_measure import SAMPLE
+from tests.control.clocks import HandClock
 from tests.frontends.reading import read, with_alert
 
 from penstock.control.alerts.notify.channels import Channel
@@ -45,18 +46,32 @@ def look_at(version: int = 1) -> list[Seen]:
     return [Seen("demo", replace(SAMPLE, unbalanced=0), "", version, "local", {"team": "news"})]
 
 
+def test_another_pipeline_of_the_same_name_has_its_own_alerts(store: Store) -> None:
+    with store.writing() as connection:
+        pipelines.create(connection, "demo", draft("when: state_rows > 50"), now=NOW, by="ann")
+    seen = [replace(each, made=NOW) for each in look_at()]
+    service = AlertService(store, lambda: seen, {}, HandClock(NOW))
+    assert service.look() == []
+    later = NOW + dt.timedelta(seconds=1)
+    with store.writing() as connection:
+        pipelines.forget(connection, "demo")
+        pipelines.create(connection, "demo", draft("when: state_rows > 5"), now=later, by="bob")
+    seen = [replace(each, made=later) for each in look_at()]
+    assert [change.rule for change in service.look()] == ["state_rows"]
+
+
 def test_the_alerts_of_the_version_that_runs_are_evaluated(store: Store) -> None:
     with store.writing() as connection:
         pipelines.create(connection, "demo", draft("when: state_rows > 5"), now=NOW, by="ann")
     seen = look_at()
-    service = AlertService(store, lambda: seen, {}, lambda: NOW)
+    service = AlertService(store, lambda: seen, {}, HandClock(NOW))
     assert [(change.rule, str(change.transition)) for change in service.look()] == [("state_rows", "firing")]
     assert service.look() == []
     with store.writing() as connection:
         pipelines.upgrade(connection, "demo", draft("when: state_rows > 50"), revision=1, now=NOW, by="ann")
     seen = look_at(2)
     assert service.look() == []
-    service = AlertService(store, lambda: seen, {}, lambda: NOW + dt.timedelta(minutes=2))
+    service = AlertService(store, lambda: seen, {}, HandClock(NOW + dt.timedelta(minutes=2)))
     assert [(change.rule, change.evidence) for change in service.look()] == [("state_rows", "state_rows is 10")]
     with store.reading() as connection:
         events = [(event.kind, event.text) for event in history.listed_events(connection, pipeline="demo").items]
@@ -87,7 +102,7 @@ def test_the_thread_sends_and_a_look_that_fails_is_not_the_last(store: Store, mo
 
     with web_receiver() as web:
         channels = {"team": Channel.model_validate({"webhook": {"url": web.url}})}
-        service = AlertService(store, seen, channels, lambda: NOW)
+        service = AlertService(store, seen, channels, HandClock(NOW))
         thread = threading.Thread(target=service.run)
         thread.start()
         assert told.wait(20)

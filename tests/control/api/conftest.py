@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.control.api.server import Server
 
-from penstock.control.config import ServerConfig
+from penstock.control.config import SecretRules, ServerConfig
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path, ServerConfig())
+    server = Server(tmp_path, ServerConfig(secrets=SecretRules(env=("CANARY", "NEVER_SET", "PLACE"))))
     yield server
     server.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,10 @@ def test_after_many_failures_an_address_waits_while_good_tokens_open(tmp_path: P
     assert server.client(Role.VIEWER).get("/api/v1/whoami").status_code == 200
     elsewhere = Client(server.app, bad.headers, address="10.0.0.9")
     assert elsewhere.get("/api/v1/whoami").status_code == 401
-    server.time += dt.timedelta(minutes=1)
+    for hours in (-1, 1):
+        server.time += dt.timedelta(hours=hours)
+        assert bad.get("/api/v1/whoami").headers["Retry-After"] == "60", "setting the time of day changes nothing"
+    server.services.attempts.clock = lambda: time.monotonic() + 60
     assert bad.get("/api/v1/whoami").status_code == 401
     server.close()
 
@@ -241,7 +245,7 @@ def test_every_route_that_changes_something_is_in_the_audit_log(
         "kept": {}, "begun": [], "stands": 1, "committed": 1, "behind": 0, "following": True,
     }  # fmt: skip
 
-    def told(*question: Any) -> dict[str, Any]:
+    def told(*question: Any, **_: Any) -> dict[str, Any]:
         return {"answer": dict(following if json.loads(question[-1])["verb"] == "cutover" else replayed)}
 
     monkeypatch.setattr("penstock.control.api.state.ask", told)
@@ -266,6 +270,7 @@ def test_every_route_that_changes_something_is_in_the_audit_log(
         ("POST", "/api/v1/pipelines/{name}/replay", {"what": "dead"}),
         ("POST", "/api/v1/pipelines/{name}/savepoints", None),
         ("POST", "/api/v1/pipelines/{name}/rescale", {"partitions": 8}),
+        ("POST", "/api/v1/pipelines/{name}/accept-gap", {"sink": "out"}),
         ("POST", "/api/v1/pipelines/{name}/upgrade", None),
         ("POST", "/api/v1/pipelines/{name}/savepoints/{savepoint}/verify", None),
         ("POST", "/api/v1/pipelines/{name}/savepoints/{savepoint}/restore", None),

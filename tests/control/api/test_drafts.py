@@ -16,6 +16,7 @@ from penstock.control.asking import Busy, NoAnswer
 from penstock.control.auth.roles import Role
 from penstock.control.bench import Bench
 from penstock.control.config import ServerConfig
+from penstock.control.launch.access import ProcessAccess
 
 NODE = {
     "name": "a", "kind": "source", "component": "memory", "from": [], "columns": [{"name": "id", "type": "string"}],
@@ -34,11 +35,11 @@ class Noted(Bench):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[tuple[Mapping[str, Any], Mapping[str, str] | None]] = []
+        self.asked: list[tuple[Mapping[str, Any], ProcessAccess, bool]] = []
         self.answer: Any = None
 
-    def ask(self, question: Mapping[str, Any], folder: Path, *, alone: Mapping[str, str] | None = None) -> Any:
-        self.asked.append((question, alone))
+    def ask(self, question: Mapping[str, Any], access: ProcessAccess, *, alone: bool = False) -> Any:
+        self.asked.append((question, access, alone))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer or {"answer": ANSWERS[question["verb"]]}
@@ -67,8 +68,9 @@ def test_a_draft_is_explained_and_previewed(server: Server, bench: Noted) -> Non
     assert [node["columns"] for node in explained["nodes"]] == [[{"name": "id", "type": "string"}]]
     rows = author.post("/api/v1/preview", sent(yaml("a"), node="a", rows=7)).json()
     assert (rows["columns"], rows["rows"]) == ([{"name": "id", "type": "string"}], [{"id": "x"}])
-    (explain, _), (preview, alone) = bench.asked
-    assert (explain["verb"], preview["node"], preview["rows"], alone) == ("explain", "a", 7, None)
+    (explain, _, _), (preview, access, alone) = bench.asked
+    assert (explain["verb"], preview["node"], preview["rows"], alone) == ("explain", "a", 7, False)
+    assert (access.write, access.secrets) == ((), frozenset())
 
 
 @pytest.mark.parametrize("verb", ["explain", "preview"])
@@ -105,7 +107,7 @@ def test_secrets_that_are_named_and_no_others_go_to_a_process_of_their_own(
         "spec:", "spec:\n  deadLetters: {postgres: {url: 'postgresql://u:${secret:env/PG_PASSWORD}@db/x', table: t}}"
     )
     server.client(Role.AUTHOR).post("/api/v1/explain", sent(text))
-    assert [alone for _, alone in bench.asked] == [{"PG_PASSWORD": "s3cret"}]
+    assert [(access.secrets, alone) for _, access, alone in bench.asked] == [(frozenset({"PG_PASSWORD"}), True)]
 
 
 def test_without_an_answer_it_says_why(server: Server, bench: Noted) -> None:
@@ -114,7 +116,7 @@ def test_without_an_answer_it_says_why(server: Server, bench: Noted) -> None:
     assert "it takes too long" in answer.text
     bench.answer = Busy("others are at it")
     answer = server.client(Role.AUTHOR).post("/api/v1/explain", sent(yaml("a")))
-    assert (answer.status_code, answer.json()["code"]) == (503, "BENCH_BUSY")
+    assert (answer.status_code, answer.json()["code"]) == (503, "SERVER_BUSY")
     bench.answer = {"problems": [{"code": "SQL_SYNTAX", "params": {"node": "s", "reason": "FORM"}, "location": None}]}
     answer = server.client(Role.AUTHOR).post("/api/v1/preview", sent(yaml("a"), node="a"))
     assert answer.json()["problems"][0]["code"] == "SQL_SYNTAX"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ from penstock.control.auth.oidc import Oidc
 from penstock.control.auth.roles import Role
 from penstock.control.auth.tokens import new_token
 from penstock.control.config import OidcSettings, ServerConfig
+from penstock.control.projects import accesses_of
 
 REDIRECT = "http://server/api/v1/login/callback"
 SAME = {"Origin": "http://server", "Host": "server"}
@@ -55,17 +57,19 @@ def browser(server: Server, jar: dict[str, str]) -> Client:
 
 
 def test_a_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(server: Server) -> None:
-    answer = server.client(None).post("/api/v1/login", {"token": server.token(Role.VIEWER)})
+    answer = server.client(None).post("/api/v1/login", {"token": server.token(Role.VIEWER)}, headers=SAME)
     assert answer.json() == {"who": "the viewer", "role": "viewer"}
     header = answer.headers["Set-Cookie"].lower()
     assert "httponly" in header
     assert "samesite=strict" in header
     assert browser(server, cookies(answer)).get("/api/v1/whoami").json()["role"] == "viewer"
-    assert server.client(None).post("/api/v1/login", {"token": new_token()}).status_code == 401
+    assert server.client(None).post("/api/v1/login", {"token": new_token()}, headers=SAME).status_code == 401
 
 
 def test_failed_logins_are_limited(server: Server) -> None:
-    statuses = [server.client(None).post("/api/v1/login", {"token": new_token()}).status_code for _ in range(11)]
+    statuses = [
+        server.client(None).post("/api/v1/login", {"token": new_token()}, headers=SAME).status_code for _ in range(11)
+    ]
     assert statuses == [401] * 10 + [429]
 
 
@@ -136,3 +140,67 @@ def test_who_logs_in_is_told_how(server: Server, with_oidc: Server) -> None:
 def test_without_an_issuer_there_is_no_such_login(server: Server) -> None:
     assert server.client(None).get("/api/v1/login/oidc").status_code == 404
     assert server.client(None).get("/api/v1/login/callback?state=a&code=b").status_code == 404
+
+
+# --- projects ----------------------------------------------------------------------------------------------
+
+
+def project_config(issuer: Issuer, groups: dict[str, dict[str, str]]) -> ServerConfig:
+    return ServerConfig.model_validate(
+        {
+            "oidc": {
+                "issuer": issuer.address,
+                "client_id": CLIENT,
+                "client_secret": "${secret:env/OIDC_SECRET}",
+                "redirect": REDIRECT,
+                "roles": {"boss": "viewer"},
+            },
+            "projects": {name: {"labels": {"team": name}, "groups": roles} for name, roles in groups.items()},
+        }
+    )
+
+
+def test_a_person_sees_their_projects_with_a_role_in_each(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OIDC_SECRET", SECRET)
+    roles = {"news": {"dev": "author"}, "ads": {"dev": "viewer", "ops": "operator"}, "sport": {"other": "author"}}
+    config = project_config(issuer, roles)
+    assert config.oidc is not None
+
+    def now() -> dt.datetime:
+        return dt.datetime.now(dt.UTC)
+
+    oidc = Oidc(config.oidc, now, accesses=lambda groups: accesses_of(config, groups))
+    server = Server(tmp_path, config, oidc=oidc)
+    server.time = now()
+    coder = server.client(Role.CODER)
+    for name in roles:
+        assert coder.apply(f"of-{name}", labels=f"{{team: {name}}}").status_code == 200
+
+    issuer.claims["groups"] = ["dev", "unknown"]
+    begun = server.client(None).get("/api/v1/login/oidc")
+    done = browser(server, cookies(begun)).get(come_back(begun.headers["Location"]))
+    inside = browser(server, {"penstock_session": cookies(done)["penstock_session"]})
+    inside.headers |= SAME
+    who = inside.get("/api/v1/whoami").json()
+    assert (who["role"], who["accesses"]) == (
+        "author",
+        [{"role": "author", "scope": {"team": "news"}}, {"role": "viewer", "scope": {"team": "ads"}}],
+    )
+    assert [item["name"] for item in inside.get("/api/v1/pipelines").json()["items"]] == ["of-ads", "of-news"]
+    assert inside.get("/api/v1/pipelines/of-sport").status_code == 404
+    assert inside.post("/api/v1/pipelines/of-news/stop").status_code == 200
+    assert inside.post("/api/v1/pipelines/of-ads/stop").status_code == 404
+    assert inside.apply("of-news", labels="{team: news}", table="other").status_code == 200
+    assert inside.apply("new", labels="{team: ads}").status_code == 403
+    assert inside.get("/metrics").status_code == 403
+
+    # What the groups open is read from the configuration of now, not from that of the login.
+    changed = project_config(issuer, {**roles, "news": {"dev": "viewer"}, "ads": {"ops": "operator"}})
+    server.app.state.services = replace(server.services, config=changed)
+    assert inside.post("/api/v1/pipelines/of-news/stop").status_code == 403
+    assert [item["name"] for item in inside.get("/api/v1/pipelines").json()["items"]] == ["of-news"]
+    server.app.state.services = replace(server.services, config=project_config(issuer, {"news": {"x": "author"}}))
+    assert inside.get("/api/v1/whoami").status_code == 401
+    server.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,8 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.control import asking
 from penstock.control.auth.roles import Role
+from penstock.control.launch.access import NOTHING
+from penstock.control.launch.launcher import Launcher
 from penstock.engine.inspection.writing import plain
 from penstock.runner.state import Target, overview, shown
 from penstock.testing import shared_session
@@ -115,7 +116,7 @@ def test_a_question_that_takes_too_long_or_fails_is_told(server: Server, monkeyp
     server.client(Role.AUTHOR).apply("a")
     server.services.folder.state("a").mkdir(parents=True)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise asking.NoAnswer("it was not done within 60 seconds")
 
     monkeypatch.setattr("penstock.control.api.state.ask", refuse)
@@ -123,13 +124,13 @@ def test_a_question_that_takes_too_long_or_fails_is_told(server: Server, monkeyp
     assert (answer.status_code, answer.json()["code"]) == (409, "LEDGER_NOT_READ")
 
 
-def test_no_more_than_a_few_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_a_few_ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "_TURN_SECONDS", 0.01)
     for _ in range(3):
         asking._AT_ONCE.acquire()
     try:
         with pytest.raises(asking.NoAnswer, match="at once"):
-            asking.ask("penstock.runner.asked", [], tmp_path, 1)
+            asking.ask(Launcher(), "penstock.runner.asked", [], NOTHING, 1)
     finally:
         for _ in range(3):
             asking._AT_ONCE.release()

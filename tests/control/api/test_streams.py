@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -201,7 +200,7 @@ def test_lines_of_executors_say_where_they_were_written(server: Server, logs: Ru
 
 
 def test_a_stream_ends_with_its_token(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_CHECKED", dt.timedelta(0))
+    monkeypatch.setattr(streams, "_CHECKED_SECONDS", 0.0)
     server.client(Role.AUTHOR).apply("a")
     token = server.token(Role.VIEWER)
     with listening(server) as address, stream(f"{address}/api/v1/stream", token) as events:

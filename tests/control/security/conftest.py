@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.control.api.server import Server
 
-from penstock.control.config import ServerConfig
+from penstock.control.config import SecretRules, ServerConfig
 from penstock.control.policy import Policy
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path, ServerConfig())
+    server = Server(tmp_path, ServerConfig(secrets=SecretRules(env=("PW",))))
     yield server
     server.close()
 

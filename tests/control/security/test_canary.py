@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,8 @@ from tests.control.whole import Whole
 
 from penstock.control.alerts.service import AlertService
 from penstock.control.auth.roles import Role
-from penstock.control.config import ServerConfig
+from penstock.control.clock import Clock
+from penstock.control.config import SecretRules, ServerConfig
 from penstock.control.metrics import scrape
 from penstock.control.samples import seen
 from penstock.control.supervisor.act import RUNNER
@@ -40,7 +40,7 @@ def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Whole]:
     """A server whose runs are real processes."""
     monkeypatch.setenv("CANARY", CANARY)
     (tmp_path / "server").mkdir()
-    found = Whole(tmp_path / "server", RUNNER)
+    found = Whole(tmp_path / "server", RUNNER, ServerConfig(secrets=SecretRules(env=("CANARY",))))
     yield found
     found.close()
 
@@ -68,11 +68,11 @@ def test_a_secret_is_in_nothing_that_a_run_and_its_server_write(
     (failed,) = author.get("/api/v1/exceptions").json()["items"]
     assert (failed["code"], failed["owner"]) == ("SINK_UNREACHABLE", "external")
 
-    now = dt.datetime.now(dt.UTC)
-    service = AlertService(server.store, lambda: seen(server.store, whole.supervisor.live(), now), {}, lambda: now)
+    clock = Clock()
+    service = AlertService(server.store, lambda: seen(server.store, whole.supervisor.live(), clock), {}, clock)
     service.look()
     said = answers(server, failed["run"])
-    said["/metrics"] = scrape(server.store, whole.supervisor.live(), now, tick_seconds=0.1).decode()
+    said["/metrics"] = scrape(server.store, whole.supervisor.live(), clock, tick_seconds=0.1).decode()
     said["log"] = caplog.text
     assert "127.0.0.1:1" in said["/api/v1/pipelines/a/exceptions"]
     assert "penstock_health" in said["/metrics"]

@@ -73,7 +73,7 @@ def test_an_alert_resolves_and_stays_in_history(store: Store) -> None:
         alerts.open_alert(connection, "b", "lag", severity="warn", state="pending", since=T0, evidence="")
         alerts.change_alert(connection, first, state="resolved", fired_at=T0, resolved_at=T0 + HOUR)
         assert [alert.pipeline for alert in alerts.open_alerts(connection)] == ["b"]
-        assert [alert.id for alert in alerts.listed_alerts(connection, labels={"team": "news"}).items] == [first]
+        assert [alert.id for alert in alerts.listed_alerts(connection, scopes=[{"team": "news"}]).items] == [first]
         alerts.drop_alert(connection, first)
         assert alerts.get_alert(connection, first).resolved_at == T0 + HOUR
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from sqlalchemy import text
+from tests.control.clocks import HandClock
 from tests.control.counting import statements
 from tests.control.store.databases import T0, create
 from tests.control.supervisor.world import Pretended
@@ -44,7 +47,7 @@ def filled(store: Store, count: int) -> None:
 def test_metrics_take_the_same_few_statements_for_one_pipeline_and_for_many(store: Store, count: int) -> None:
     filled(store, count)
     with statements(store) as asked:
-        scrape(store, {}, T0, tick_seconds=0.1)
+        scrape(store, {}, HandClock(T0), tick_seconds=0.1)
     # Pipelines, their last batches, rows, unbalanced ones, restarts, pipelines again; alerts, channels, the outbox.
     assert len(asked) == 9
 
@@ -98,10 +101,12 @@ class Fleet:
             processes=self.processes,
         )
 
-    def tick(self, before: Callable[[], object] = lambda: None) -> int:
-        """How many statements a tick took."""
+    def tick(self, before: Callable[[], object] = lambda: None, *, ended: bool = False) -> int:
+        """How many statements a tick took; `ended` says that no process of a run lives any more."""
         before()
-        with statements(self.store) as asked:
+        is_alive = "penstock.control.supervisor.observe.is_alive"
+        alive = mock.patch(is_alive, return_value=False) if ended else nullcontext()
+        with statements(self.store) as asked, alive:
             self.supervisor.tick()
         return len(asked)
 
@@ -109,9 +114,6 @@ class Fleet:
         """All runs end at once."""
         problem = PenstockError.of("SINK_UNREACHABLE", node="store", server="db", reason="no").problems[0].as_dict()
         for folder, order in self.processes.orders.values():
-            status = folder.status
-            assert status is not None
-            folder.write_status(type(status)(**{**vars(status), "process_started": "gone"}))
             folder.write_end(RunEnd(order.run, dt.datetime.now(dt.UTC), 1, "failed", (problem,)))
 
 
@@ -121,14 +123,14 @@ def test_a_tick_takes_as_many_statements_for_many_pipelines_as_for_a_few(
     monkeypatch.setattr(decide, "FIRST_PAUSE", 600.0)
     few = Fleet(store, tmp_path / "few", 3)
     costs = [[few.tick(), few.tick(lambda: few.processes.report(0)), few.tick(lambda: few.processes.report(1))]]
-    costs[0] += [few.tick(few.fail), few.tick()]
+    costs[0] += [few.tick(few.fail, ended=True), few.tick()]
     with store.writing() as connection:
         for number in range(3):
             pipelines.forget(connection, f"p{number}")
     many = Fleet(store, tmp_path / "many", MANY)
     first = many.tick()
     costs.append([many.tick(lambda: many.processes.report(0)), many.tick(lambda: many.processes.report(1))])
-    costs[1] += [many.tick(many.fail), many.tick()]
+    costs[1] += [many.tick(many.fail, ended=True), many.tick()]
 
     assert len(many.processes.orders) == MANY
     # The first tick reads the file of each pipeline once.

@@ -173,6 +173,6 @@ def test_events_are_followed_from_the_last_one_seen(store: Store) -> None:
         history.add_event(connection, "y", "three", now=T0, pipeline="a", data={"n": 1})
         history.add_event(connection, "y", "of the server", now=T0)
         rest = history.listed_events(connection, after=seen, newest_first=False).items
-        mine = history.listed_events(connection, after=seen, labels={"team": "news"}, newest_first=False).items
+        mine = history.listed_events(connection, after=seen, scopes=[{"team": "news"}], newest_first=False).items
     assert [event.text for event in rest] == ["two", "three", "of the server"]
     assert [(event.text, event.data) for event in mine] == [("three", {"n": 1})]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from tests.control.clocks import HandClock
 from tests.control.store.databases import T0, create
 from tests.control.test_metrics import scraped, value
 
@@ -80,7 +81,7 @@ STATUS = RunStatus("r000000000004", 7, "1", "running", NOW, rows_in={"views": 12
 
 
 def test_a_sample_holds_what_the_run_and_the_store_say(filled: Store) -> None:
-    found = {each.name: each for each in seen(filled, {"a": live_of("a", "DEGRADED", STATUS)}, NOW)}
+    found = {each.name: each for each in seen(filled, {"a": live_of("a", "DEGRADED", STATUS)}, HandClock(NOW))}
     one = found["a"].sample
     assert (one.health, one.status, one.last_commit) == ("DEGRADED", STATUS, ago(minutes=1))
     assert (one.rows_in, one.rows_dead, one.rows_late, one.unbalanced, one.restarts) == (200, 8, 2, 2, 2)
@@ -94,7 +95,7 @@ def test_a_sample_holds_what_the_run_and_the_store_say(filled: Store) -> None:
 def test_what_prometheus_asks_for_is_answered_without_the_store_too(filled: Store) -> None:
     live = {"a": live_of("a", "RUNNING", STATUS)}
     AlertingStore(filled).begin("a", "restarts", "page", AlertState("firing", NOW), "", NOW)
-    found = scraped(scrape(filled, live, NOW, tick_seconds=0.5))
+    found = scraped(scrape(filled, live, HandClock(NOW), tick_seconds=0.5))
     assert value(found, "penstock_rows_in_total", pipeline="a", node="views") == 12
     assert value(found, "penstock_sink_duration_seconds", pipeline="a", node="out") == 0.006
     assert value(found, "penstock_alert_firing", pipeline="a", rule="restarts", severity="page") == 1
@@ -102,7 +103,7 @@ def test_what_prometheus_asks_for_is_answered_without_the_store_too(filled: Stor
     assert value(found, "penstock_pipeline_wanted", pipeline="c") == 0
     assert (value(found, "penstock_store_up"), value(found, "penstock_notifications_waiting")) == (1, 0)
     gone = Store("postgresql://nobody@127.0.0.1:1/none")
-    found = scraped(scrape(gone, live, NOW, tick_seconds=0.5))
+    found = scraped(scrape(gone, live, HandClock(NOW), tick_seconds=0.5))
     assert value(found, "penstock_store_up") == 0
     assert value(found, "penstock_rows_in_total", pipeline="a", node="views") == 12
     assert value(found, "penstock_disk_free_bytes", pipeline="a") == 2**40
@@ -112,5 +113,5 @@ def test_who_may_see_some_pipelines_gets_the_metrics_of_these(store: Store) -> N
     with store.writing() as connection:
         create(connection, "a", team="news")
         create(connection, "b", team="ads")
-    found = scraped(scrape(store, {}, NOW, tick_seconds=0.0, within={"team": "news"}))
+    found = scraped(scrape(store, {}, HandClock(NOW), tick_seconds=0.0, within={"team": "news"}))
     assert {dict(labels)["pipeline"] for _, labels in found if labels} == {"a"}

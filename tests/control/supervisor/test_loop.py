@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.control.supervisor.world import FAKE, Pretended, World, notice
 
-from penstock.control.supervisor.act import Processes, environment, remove_old_runs
+from penstock.control.supervisor.act import Processes, remove_old_runs
 from penstock.control.supervisor.notices.file import FileNotices
 from penstock.control.supervisor.notices.hook import HookNotices
 from penstock.control.supervisor.ports import Target
@@ -275,12 +275,6 @@ def test_two_hundred_pipelines_take_one_read_and_one_write_a_tick(tmp_path: Path
     assert {world.state(f"p{number}") for number in range(200)} == {"RUNNING"}
     assert sorted(took)[len(took) // 2] < 1.0
     assert len(world.store.snapshot.runs) == 200
-
-
-def test_runners_do_not_get_what_is_meant_for_the_server() -> None:
-    given = {"PATH": "/bin", "PENSTOCK_TOKEN": "t", "PENSTOCK_TOKEN_FILE": "f", "PENSTOCK_STORE": "s", "DB_URL": "d",
-             "PENSTOCK_CRASH_AT": "x", "SMTP_PASSWORD": "p"}  # fmt: skip
-    assert environment(given, frozenset({"SMTP_PASSWORD"})) == {"PATH": "/bin", "DB_URL": "d", "PENSTOCK_CRASH_AT": "x"}
 
 
 def test_a_signal_reaches_only_the_very_process(world: World) -> None:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.control.clocks import TurnedClock
+
+from penstock.control.launch.access import NOTHING, ProcessAccess
 from penstock.control.supervisor.act import Processes
 from penstock.control.supervisor.loop import Supervisor
 from penstock.control.supervisor.notices.base import Herald, Listening
@@ -30,9 +33,9 @@ from penstock.control.supervisor.ports import (
 )
 from penstock.errors import PenstockError
 from penstock.reports.folder import RunFolder
-from penstock.reports.processes import birth, is_alive
+from penstock.reports.processes import birth
 from penstock.reports.values import BatchLine, LastBatch, RunOrder, RunStatus
-from penstock.testing.processes import kill, until
+from penstock.testing.processes import end_below, until
 
 _ROOT = str(Path(__file__).parents[3])
 
@@ -64,7 +67,7 @@ class MemoryStore:
     def load(self, since: dt.datetime) -> Snapshot:
         self._refuse()
         self.loads += 1
-        newest = {run.pipeline: run.id for run in sorted(self.snapshot.runs, key=lambda item: item.started_at)}
+        newest = {run.pipeline: run.id for run in self.snapshot.runs}
         runs = [run for run in self.snapshot.runs if run.open or run.started_at > since or run.id in newest.values()]
         return replace(self.snapshot, runs=tuple(runs))
 
@@ -114,7 +117,8 @@ class MemoryStore:
         return next(item for item in self.snapshot.pipelines if item.name == name)
 
     def runs(self, name: str) -> list[Run]:
-        return sorted((run for run in self.snapshot.runs if run.pipeline == name), key=lambda item: item.started_at)
+        """In the order of their start."""
+        return [run for run in self.snapshot.runs if run.pipeline == name]
 
     def kinds(self, name: str) -> list[str]:
         return [event.kind for event in self.events if event.pipeline == name and event.kind != "state"]
@@ -138,19 +142,6 @@ class TestFolders:
         return self.path / name / "state"
 
 
-@dataclass
-class Clock:
-    """Goes on by itself, and as far ahead as a test says."""
-
-    ahead: dt.timedelta = dt.timedelta(0)
-
-    def __call__(self) -> dt.datetime:
-        return dt.datetime.now(dt.UTC) + self.ahead
-
-    def skip(self, seconds: float) -> None:
-        self.ahead += dt.timedelta(seconds=seconds)
-
-
 class Pretended(Processes):
     """Runs without processes: each is this very process, and reports when the test says so."""
 
@@ -159,7 +150,7 @@ class Pretended(Processes):
         self.orders: dict[str, tuple[RunFolder, RunOrder]] = {}
         self.signals: list[tuple[str, int]] = []
 
-    def start(self, folder: RunFolder, order: RunOrder) -> tuple[int, str]:
+    def start(self, folder: RunFolder, order: RunOrder, access: ProcessAccess = NOTHING) -> tuple[int, str]:
         folder.make()
         folder.write_order(order)
         self.orders[order.run] = (folder, order)
@@ -187,7 +178,7 @@ class World:
 
     folder: Path
     store: MemoryStore = field(default_factory=MemoryStore)
-    clock: Clock = field(default_factory=Clock)
+    clock: TurnedClock = field(default_factory=TurnedClock)
     targets: dict[str, Target] = field(default_factory=lambda: {"local": Target()})
     heralds: Sequence[Herald] = ()
     processes: Processes = field(default_factory=lambda: Processes(FAKE, worker=FAKE_WORKER))
@@ -201,7 +192,7 @@ class World:
         self.listening = Listening(self.heralds)
         self.supervisor = Supervisor(
             self.store, self.folders, lambda: self.targets, base=self.folder, processes=self.processes,
-            listening=self.listening, now=self.clock, steady=self.clock,
+            listening=self.listening, clock=self.clock,
         )  # fmt: skip
         return self.supervisor
 
@@ -245,14 +236,8 @@ class World:
         return status.pid, status.process_started
 
     def end(self) -> None:
-        for item in self.folder.glob("*/runs/*"):
-            status = RunFolder(item).status
-            if status is not None and status.pid != os.getpid() and is_alive(status.pid, status.process_started):
-                kill(status.pid)
-        started: list[Run | Operation] = [*self.store.snapshot.runs, *self.store.operations.values()]
-        for run in started:
-            if run.pid and run.pid != os.getpid() and run.process_started and is_alive(run.pid, run.process_started):
-                kill(run.pid)
+        """Kills what was started, also what has not reported yet that it is there."""
+        end_below(self.folder)
 
 
 def notice(target: str, **changes: Any) -> Notice:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.savepoints.diff import compare
-from penstock.engine.savepoints.names import is_due, new_name, superfluous
+from penstock.engine.savepoints.names import age_of_last, new_name, superfluous
 from penstock.engine.savepoints.verify import Content, judge
 from penstock.errors import PenstockError
 from penstock.reports.savepoints import (
@@ -164,15 +164,15 @@ def test_of_its_own_the_newest_are_kept_and_no_other_is_removed(taken: list[Save
     assert all(one.created_at <= oldest_left for one in own if one.name in gone)
 
 
-@given(st.lists(SAVEPOINTS, max_size=4), st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_one_is_due_when_that_time_has_passed_since_the_last(
-    taken: list[Savepoint], every: int, began: int, passed: int
+@given(st.lists(SAVEPOINTS, max_size=4), st.integers(0, 10**6), st.integers(-7200, 10**6))
+def test_the_last_one_is_as_old_as_the_time_since_and_never_younger_than_nothing(
+    taken: list[Savepoint], began: int, passed: int
 ) -> None:
     since = START + dt.timedelta(seconds=began)
     last = max((one.created_at for one in taken if one.automatic), default=since)
 
     now = last + dt.timedelta(seconds=passed)
 
-    assert is_due(taken, dt.timedelta(seconds=every), since, now) == (passed >= every)
+    assert age_of_last(taken, since, now) == dt.timedelta(seconds=max(passed, 0))
     asked_for = [replace(one, automatic=False) for one in taken]
-    assert is_due(asked_for, dt.timedelta(seconds=every), since, since) is False
+    assert age_of_last(asked_for, since, since) == dt.timedelta()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.components.base import RAW, Format, ReadContext
 from penstock.components.shared.malformed import as_text, unreadable_fields
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import Schema
 
 if TYPE_CHECKING:
@@ -35,9 +35,11 @@ format: {csv: {schema: "id string, amount double", header: true}}
         alias="schema", doc="Columns and their types, in the order they stand in the file.", change=Change.BOOTSTRAP
     )
     header: bool = field(True, doc="Whether the first line of each file names the columns; it is skipped.")
-    delimiter: str = field(",", doc="What separates the values.", min_length=1, max_length=4)
+    delimiter: str = field(",", holds=Holds.TEXT, doc="What separates the values.", min_length=1, max_length=4)
     timestamp_format: str | None = field(
-        None, doc="Pattern of timestamps, such as `yyyy-MM-dd HH:mm:ss`. Default: ISO 8601, with or without zone (UTC)."
+        None,
+        holds=Holds.TEXT,
+        doc="Pattern of timestamps, such as `yyyy-MM-dd HH:mm:ss`. Default: ISO 8601, with or without zone (UTC).",
     )
 
     def reader_schema(self, context: ReadContext, path: str) -> str:

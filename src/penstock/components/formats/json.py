@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.components.base import RAW, Format, ReadContext
 from penstock.components.shared.malformed import as_text, unreadable_fields
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import Schema
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ format: {json: {schema: {id: string, ts: timestamp, amount: double}}}
         alias="schema", doc="Columns and their types, as `{name: type}` or Spark DDL.", change=Change.BOOTSTRAP
     )
     timestamp_format: str | None = field(
-        None, doc="Pattern of timestamps, such as `yyyy-MM-dd HH:mm:ss`. Default: ISO 8601, with or without zone (UTC)."
+        None,
+        holds=Holds.TEXT,
+        doc="Pattern of timestamps, such as `yyyy-MM-dd HH:mm:ss`. Default: ISO 8601, with or without zone (UTC).",
     )
 
     def reader_schema(self, context: ReadContext, path: str) -> str:

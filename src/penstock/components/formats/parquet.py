@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.components.base import Format, ReadContext
+from penstock.components.shared.found_files import only_allowed
 from penstock.errors import PenstockError
 from penstock.spec.fields import Change, field
 from penstock.spec.schema import Schema
@@ -30,6 +31,8 @@ format: {parquet: {schema: {id: string, ts: timestamp}}}
         from pyspark.errors import PySparkException
 
         try:
+            # Its text format lists the same files and opens none.
+            only_allowed(context.spark.read.text(path), context.node)
             found = context.spark.read.parquet(path).schema
         except PySparkException as error:
             reason = str(error.getMessage()).split("\n")[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import Format, LookContext, ReadContext, resolve_path
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -37,11 +37,15 @@ format: {protobuf: {descriptors: ./views.desc, message: shop.View}}
 """
 
     descriptors: str = field(
+        holds=Holds.PATH,
         doc="Descriptor file, relative to the pipeline file, made by `protoc --include_imports --descriptor_set_out`.",
         change=Change.BOOTSTRAP, min_length=1,
     )  # fmt: skip
     message: str = field(
-        doc="The message type, with its package.", change=Change.BOOTSTRAP, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$"
+        holds=Holds.NAME,
+        doc="The message type, with its package.",
+        change=Change.BOOTSTRAP,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$",
     )
     framing: Literal["none", "confluent"] = field(
         "none",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.components.shared.spark_sql import expression
 from penstock.errors import PenstockError, Problem, did_you_mean
 from penstock.spec.fields import Config
 
@@ -32,7 +33,7 @@ FUNCTIONS: dict[str, str] = {
     "collect": "all values as a list, in order of time",
 }
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
-_FILTER = re.compile(r"\s*filter\s*\(\s*where\s+(.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_FILTER = re.compile(r"\s*filter\s*\(\s*where\s+(\S.*)\)", re.IGNORECASE | re.DOTALL)
 _OPTIONS = {"percentile": ("a fraction between 0 and 1", 0.0, 1.0), "top_k": ("how many, from 1 to 1000", 1.0, 1000.0)}
 
 
@@ -82,7 +83,7 @@ def parse(name: str, text: str, allowed: Mapping[str, str] | tuple[str, ...] = t
     if end is None:
         raise _invalid(name, text, "a bracket is not closed", "")
     inside = text[call.end() : end].strip()
-    condition = _FILTER.fullmatch(text[end + 1 :]) if text[end + 1 :].strip() else None
+    condition = _FILTER.fullmatch(text[end + 1 :].strip()) if text[end + 1 :].strip() else None
     if text[end + 1 :].strip() and condition is None:
         advice = "Only a filter may follow: `count(*) filter (where status = 500)`."
         raise _invalid(name, text, f"'{text[end + 1 :].strip()}' is not understood", advice)
@@ -191,8 +192,8 @@ def argument_columns(
             names[source] = str(item.argument)
         if source not in names:
             names[source] = _column_name(*source)
-            value = F.lit(1) if item.argument is None else F.expr(item.argument)
-            column = value if item.condition is None else F.when(F.expr(item.condition), value)
+            value = F.lit(1) if item.argument is None else expression(item.argument)
+            column = value if item.condition is None else F.when(expression(item.condition), value)
             _refuse_aggregates(rows, node, item, column)
             columns[names[source]] = column.alias(names[source])
         aggregates.append(Aggregate(item.name, item.function, names[source], item.option))

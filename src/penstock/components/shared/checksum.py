@@ -27,6 +27,21 @@ class Content:
     checksum: int
 
 
+@dataclass(frozen=True)
+class Change:
+    """By how much a batch has changed the content of a table; if `whole`, all that it held after the batch."""
+
+    rows: int
+    checksum: int
+    whole: bool = False
+    columns: Sequence[str] = ()
+    """The columns that are summed up, from here on."""
+
+
+class NotSummed(Exception):
+    """Why what a sink holds cannot be summed up."""
+
+
 def fits(columns: Sequence[str], known: Mapping[str, str]) -> bool:
     """Whether rows with these columns can be summed."""
     return bool(columns) and all(name in known for name in columns)

@@ -23,7 +23,7 @@ POINTS = (
     "batch.after_sinks",
     "batch.after_ledger",
 )
-SINK_POINTS = ("sink.staged", "sink.compacting", "sink.compacted")
+SINK_POINTS = ("sink.staged", "sink.compacting", "sink.compacted", "sink.piece_stored")
 """Points that only some sinks pass."""
 
 REWIND_POINTS = ("sink.rewinding",)
@@ -78,6 +78,7 @@ MEANINGS = {
     "sink.before_write": "before a sink is handed its rows",
     "sink.staged": "rows are loaded beside the table; the transaction that merges them has not begun",
     "sink.in_transaction": "rows are written but not committed",
+    "sink.piece_stored": "a part of a large batch is in the table; the rest is not, nor the number of the batch",
     "sink.compacting": "small files have been merged into larger ones, which nothing names yet",
     "sink.compacted": "the merged files are named; what they replace is still there",
     "sink.after_commit": "a sink has stored the batch; Spark does not know yet",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.access.limits import check_files
 from penstock.components.shared.file_output import FileFormat
 from penstock.components.shared.manifests import File, packed
 from penstock.components.shared.place import Place
@@ -72,7 +73,9 @@ def frame(spark: SparkSession, root: str, format: str, schema: Schema, files: Se
     if format == "csv":
         # With this, an empty text that was quoted is not taken for null.
         reader = reader.options(header="true", multiLine="true", nullValue="\0")
-    rows = reader.format(format).load([f"{root}/{file}" for file in files])
+    paths = [f"{root}/{file}" for file in files]
+    check_files(paths, "a manifest")
+    rows = reader.format(format).load(paths)
     return rows.select(*(quote(field["name"]) for field in schema["fields"]))
 
 
@@ -129,7 +132,10 @@ class SparkFiles:
             writer = writer.partitionBy(*self.layout.partition_by)
         writer.save(f"{self.root}/{place}")
         found = [file for file in self.store.files(place) if file.path not in before]
-        return [File(file.path, file.bytes) for file in found if not self._drop_if_empty(file)]
+        kept = [File(file.path, file.bytes) for file in found if not self._drop_if_empty(file)]
+        if isinstance(self.store, LocalStorage):
+            self.store.sync([file.path for file in kept])
+        return kept
 
     def discard(self, folder: str) -> None:
         self.store.delete([file.path for file in self.store.files(self._place(folder))])

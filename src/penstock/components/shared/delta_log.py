@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
+from penstock.access.paths import leads_out
+
 LOG = "_delta_log"
 
 
@@ -71,9 +73,10 @@ def is_foreign(text: str, ours: Collection[str]) -> bool:
 
 def relative(path: str) -> str:
     """The path of a file as the log writes it, decoded."""
-    if "://" in path or path.startswith("/"):
+    found = unquote(path)
+    if leads_out(path) or leads_out(found):
         raise Unreadable("it has files outside its folder")
-    return unquote(path)
+    return found
 
 
 # --- positions -----------------------------------------------------------------------------------------------

@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.access.limits import check_files
+from penstock.components.shared.delta_log import LOG
 from penstock.components.shared.place import Place
 from penstock.components.shared.s3 import S3, Access, Trouble, access, failure, is_s3
 from penstock.components.shared.storage import S3Storage
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
-_ARROW = re.compile(r"\s*\x1b\[\d+m↳\x1b\[0m\s*")
+_ARROW = re.compile(r"(?<!\s)\s*\x1b\[\d+m↳\x1b\[0m\s*")
 _ASKED = re.compile(r"S3 error|status code|Error performing")
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
 _NO_RIGHT = ("Permission denied", "Read-only file system")
@@ -52,6 +55,7 @@ class Location:
 def located(path: str, s3: S3, spark: SparkSession | None) -> Location:
     """Where a table is; raises S3Failed if its bucket cannot be used."""
     if not is_s3(path):
+        check_files((str(entry) for entry in Path(path, LOG).glob("*")), "a Delta table")
         return Location(path)
     found = access(path, s3, spark)
     S3Storage(found).probe()

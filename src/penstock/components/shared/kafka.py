@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstock.access.limits import check_address
 from penstock.components.base import resolve_path
 from penstock.errors import PenstockError, Problem, did_you_mean
-from penstock.spec.fields import Config, field
+from penstock.spec.fields import Config, Holds, field
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
@@ -26,11 +27,13 @@ class Security(Config):
     """How the broker is trusted and how the pipeline logs in."""
 
     tls: bool = field(False, doc="Whether the connection is encrypted.")
-    ca: str | None = field(None, doc="PEM file with the certificates to trust. Default: those of the system.")
-    certificate: str | None = field(None, doc="PEM file with the client's own certificate.")
-    certificate_key: str | None = field(None, doc="PEM file with its key.")
-    username: str | None = field(None, doc="The name to log in with.")
-    password: str | None = field(None, doc="The password, as a secret reference.", secret=True)
+    ca: str | None = field(
+        None, holds=Holds.PATH, doc="PEM file with the certificates to trust. Default: those of the system."
+    )
+    certificate: str | None = field(None, holds=Holds.PATH, doc="PEM file with the client's own certificate.")
+    certificate_key: str | None = field(None, holds=Holds.PATH, doc="PEM file with its key.")
+    username: str | None = field(None, holds=Holds.LOGIN, doc="The name to log in with.")
+    password: str | None = field(None, holds=Holds.LOGIN, doc="The password, as a secret reference.", secret=True)
     mechanism: Mechanism = field("PLAIN", doc="How the password is checked.")
 
     @property
@@ -71,6 +74,12 @@ class Security(Config):
         return found
 
 
+def reachable(bootstrap: str) -> str:
+    """The brokers' addresses; raises URL_NOT_ALLOWED for one that this process may not reach."""
+    check_address(bootstrap, "the address of a broker")
+    return bootstrap
+
+
 def address_problems(bootstrap: str) -> Iterator[Problem]:
     for address in bootstrap.split(","):
         if not _ADDRESS.fullmatch(address.strip()):
@@ -100,7 +109,7 @@ def topics_at(bootstrap: str, security: Security, folder: Path, node: str) -> li
 
     troubles: list[Any] = []
     settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
+        "bootstrap.servers": reachable(bootstrap),
         "error_cb": troubles.append,
         "logger": silent(),
         "socket.connection.setup.timeout.ms": 5000,

@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from penstock.access.paths import leads_out
+from penstock.errors import PenstockError
+
 FOLDER = "_penstock/batches"
 _OWN = re.compile(r"(?:shard=[0-9a-f]{2}/)?batch=(\d+)/epoch=(\d+)/")
 _NAME = re.compile(r"(\d{12})(?:-(\d{12})\.(\d+))?\.json")
@@ -160,9 +163,17 @@ class Manifest:
             found["epoch"],
             found["format"],
             found["schema"],
-            tuple(File(file["path"], file["bytes"]) for file in found["files"]),
+            tuple(File(_below(file["path"]), file["bytes"]) for file in found["files"]),
             found.get("timeline", 0),
         )
+
+
+def _below(path: str) -> str:
+    """A path that lies in the folder of the manifest: whoever can write one there cannot name files elsewhere."""
+    if leads_out(path):
+        reason = "it does not lie in the folder of its table"
+        raise PenstockError.of("PATH_NOT_ALLOWED", where="a manifest", path=path, reason=reason, allowed="its folder")
+    return path
 
 
 def to_rewrite(manifests: Sequence[Manifest], large: int) -> list[File]:

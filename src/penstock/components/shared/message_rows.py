@@ -14,6 +14,7 @@ import pyarrow as pa  # noqa: TID253 - imported by formats only when they read
 
 from penstock.components.base import RAW
 from penstock.components.shared.malformed import BASE64
+from penstock.components.shared.source_errors import SourceError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -33,7 +34,10 @@ class Decoder(ABC):
 
     @abstractmethod
     def row(self, message: Any) -> Sequence[Any]:
-        """The values of a message, by column; raises Unreadable, or whatever else a message may bring about."""
+        """The values of a message, by column; raises Unreadable, or whatever else a message may bring about.
+
+        SourceError says that it cannot be decoded now: the batch ends, and comes again.
+        """
 
     def as_text(self, message: Any) -> str:
         """What is kept of a message that cannot be read."""
@@ -52,6 +56,9 @@ def decoded(messages: pa.Array, decoder: Decoder) -> pa.StructArray:
         try:
             rows.append(nothing if message is None else decoder.row(message))
             raw.append(None)
+        except SourceError:
+            # It is not the message that is wrong.
+            raise
         except Exception:
             rows.append(nothing)
             raw.append(decoder.as_text(message))
@@ -78,6 +85,8 @@ def why(message: Any, decoder: Decoder) -> str | None:
     """Why a message cannot be read; None if it can."""
     try:
         row = decoder.row(message)
+    except SourceError:
+        raise
     except Unreadable as error:
         return str(error)
     except Exception as error:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from penstock.access.paths import leads_out
 from penstock.components.shared.s3 import Access, answered, store
+from penstock.errors import PenstockError
 
 
 @dataclass(frozen=True)
@@ -17,11 +20,19 @@ class Place:
     root: str
     access: Access | None = None
 
+    def _below(self, name: str) -> Path:
+        """The file of a name that a table or a manifest may have given: never one outside of the folder."""
+        found = Path(self.root, name)
+        if leads_out(name) or not Path(os.path.realpath(found)).is_relative_to(os.path.realpath(self.root)):
+            reason = "it does not lie in the folder of its table"
+            raise PenstockError.of("PATH_NOT_ALLOWED", where="a table", path=name, reason=reason, allowed=self.root)
+        return found
+
     def open(self, name: str) -> Out:
         if self.access is None:
-            target = Path(self.root, name)
+            target = self._below(name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            return Out(target.open("xb"))
+            return Out(LocalFile(target))
         import obstore
 
         return Out(obstore.open_writer(store(self.access), name, max_concurrency=4), self.access)
@@ -29,7 +40,7 @@ class Place:
     def read(self, name: str) -> bytes:
         """All of a file; raises FileNotFoundError if it is not there."""
         if self.access is None:
-            return Path(self.root, name).read_bytes()
+            return self._below(name).read_bytes()
         import obstore
 
         with answered(self.access):
@@ -37,13 +48,28 @@ class Place:
 
     def seekable(self, name: str, size: int) -> IO[bytes] | Parts:
         """A file of which parts are read."""
-        return Path(self.root, name).open("rb") if self.access is None else Parts(self.access, name, size)
+        return self._below(name).open("rb") if self.access is None else Parts(self.access, name, size)
+
+
+class LocalFile:
+    """A new file that is on the disk when it has been closed; its name is when its folder has been synced."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb")
+        self.write = self._file.write
+
+    def close(self) -> None:
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
 
 
 class Out:
     """A file on its way; it knows its length."""
 
-    def __init__(self, sink: IO[bytes] | Any, found: Access | None = None) -> None:
+    def __init__(self, sink: Any, found: Access | None = None) -> None:
         self._sink = sink
         self._found = found
         self.closed = False

@@ -17,8 +17,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from penstock.access.limits import check_address
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Config
+from penstock.spec.fields import Config, Holds
 from penstock.spec.fields import field as setting
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ REACHED = (
 class S3(Config):
     """The address of an object store and the keys to it."""
 
-    endpoint: str | None = setting(None, doc="Address such as `https://minio.example.org:9000`. Default: Amazon's.")
-    region: str | None = setting(None, doc="Region of the bucket.", pattern=r"^[a-z0-9-]{1,50}$")
-    access_key: str | None = setting(None, doc="The access key, as a secret reference.", secret=True)
-    secret_key: str | None = setting(None, doc="Its secret, as a secret reference.", secret=True)
+    endpoint: str | None = setting(
+        None, holds=Holds.ADDRESS, doc="Address such as `https://minio.example.org:9000`. Default: Amazon's."
+    )
+    region: str | None = setting(None, holds=Holds.NAME, doc="Region of the bucket.", pattern=r"^[a-z0-9-]{1,50}$")
+    access_key: str | None = setting(None, holds=Holds.LOGIN, doc="The access key, as a secret reference.", secret=True)
+    secret_key: str | None = setting(None, holds=Holds.LOGIN, doc="Its secret, as a secret reference.", secret=True)
 
     def problems(self, path: str, node: str) -> Iterator[Problem]:
         """What is wrong with it for what lies at a path."""
@@ -131,6 +134,8 @@ def access(path: str, s3: S3, spark: SparkSession | None = None) -> Access:
     sources = (_of_setting(s3), _of_spark(bucket, spark), of_environment(os.environ))
     endpoint = next((found["endpoint"] for found in sources if found.get("endpoint")), None)
     region = next((found["region"] for found in sources if found.get("region")), None)
+    if endpoint is not None and endpoint == s3.endpoint:
+        check_address(endpoint, "an object store")
     # A key, its secret and its token belong together.
     keys = next((found for found in sources if found.get("access_key")), {})
     return Access(

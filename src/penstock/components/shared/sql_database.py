@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BATCHES = "_penstock_batches"
 REFUSED = "_penstock_refused"
 REWINDS = "_penstock_rewinds"
+CHANGES = "_penstock_changes"
 COLUMNS = "_penstock_columns"
 STAGED = "_penstock_rows"
 DIRECT = "_penstock_direct"
@@ -78,6 +79,8 @@ class Layout:
     """The column, beside those of the rows, that holds the number of the batch."""
     batch: int = -1
     """The batch that is being stored."""
+    summed: tuple[str, ...] = ()
+    """The columns of the checksums that are kept of a table with a key."""
 
     @property
     def staged(self) -> dict[str, str]:
@@ -94,6 +97,11 @@ class Layout:
     def kinds(self) -> dict[str, str]:
         """Spark's types of the columns that came, by name."""
         return {column.name: column.kind for column in self.columns} | ({self.delete: "boolean"} if self.delete else {})
+
+    @property
+    def stored_sums(self) -> list[str]:
+        """The columns of the checksums, as the table calls them."""
+        return [self.column(name).stored for name in self.summed]
 
     @property
     def others(self) -> list[Column]:
@@ -194,11 +202,15 @@ class Database(ABC):
     @abstractmethod
     def make_stage(self, connection: Connection, table: str, layout: Layout) -> None: ...
 
-    def bookkeeping(self) -> dict[str, str]:
+    def bookkeeping(self, layout: Layout) -> dict[str, str]:
         """Penstock's own tables beside the rows, and their columns."""
         who = f"pipeline {self.name_type} NOT NULL, sink {self.name_type} NOT NULL"
         rows, row, error = (self.quote(name) for name in ("rows", "row", "error"))
-        return {
+        changes = {
+            CHANGES: f"{who}, batch BIGINT NOT NULL, summed {self.text_type} NOT NULL, {rows} BIGINT NOT NULL, "
+            "checksum BIGINT NOT NULL, whole INTEGER NOT NULL, PRIMARY KEY (pipeline, sink)"
+        }
+        return (changes if layout.summed else {}) | {
             BATCHES: f"{who}, lineage {self.name_type} NOT NULL, epoch BIGINT NOT NULL, batch BIGINT NOT NULL, "
             f"{rows} BIGINT NOT NULL, PRIMARY KEY (pipeline, sink)",
             REFUSED: f"{who}, batch BIGINT NOT NULL, number BIGINT NOT NULL, {row} {self.text_type} NOT NULL, "
@@ -213,19 +225,34 @@ class Database(ABC):
         """Makes MERGED quick to read by number."""
 
     @abstractmethod
-    def row_sum(self, columns: Sequence[str]) -> str:
-        """The checksum of a row over these columns, as an expression."""
+    def row_sum(self, columns: Sequence[str], of: str = "") -> str:
+        """The checksum of a row over these columns, as an expression; `of` says of which table, as `t.`."""
 
     def content(self, table: str, columns: Sequence[str]) -> Content:
         """What a table holds."""
         connection = self.connect()
         try:
-            ((rows, checksum),) = connection.rows(
-                f"SELECT COUNT(*), COALESCE(SUM({self.row_sum(columns)}), 0) FROM {self.table(table)}"
-            )
-            return Content(int(rows), int(checksum))
+            return self.summed(connection, columns, f"{self.table(table)} t")
         finally:
             connection.close()
+
+    def summed(self, connection: Connection, columns: Sequence[str], rows: str) -> Content:
+        """Rows of a table `t`, which a FROM clause names, and their checksums."""
+        query = f"SELECT COUNT(*), COALESCE(SUM({self.row_sum(columns, 't.')}), 0) FROM {rows}"
+        ((found, checksum),) = connection.rows(query)
+        return Content(int(found), int(checksum))
+
+    def touched(self, connection: Connection, layout: Layout) -> Content:
+        """The rows of the table whose key one of MERGED has."""
+        target = self.table(layout.table)
+        return self.summed(connection, layout.stored_sums, f"{MERGED} w {self.join} {target} t ON {self.found(layout)}")
+
+    join: ClassVar[str] = "JOIN"
+    """Joins so that the index of the table is used."""
+
+    def found(self, layout: Layout) -> str:
+        """That a row `t` has the key of a row `w`, nulls included."""
+        return self.same_key(layout)
 
     def rows_of(self, table: str, columns: Sequence[str], span: Times | None) -> list[tuple[Any, ...]]:
         """Rows of a table; those of a span of values, if there is one."""

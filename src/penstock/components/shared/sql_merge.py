@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.components.base import Refused
+from penstock.components.shared.checksum import Content
 from penstock.components.shared.sql_database import (
     DELETED,
     DIRECT,
@@ -51,6 +52,8 @@ class Merge:
         self.layout = layout
         self.stop = stop
         self.refused: list[Refused] = []
+        self.change = Content(0, 0)
+        """By how much the table has changed, where checksums are kept of it."""
 
     def store(self, staged: Sequence[Staged], direct: pa.Table | None = None) -> list[Refused]:
         """Stores all rows that fit, those that were staged and those at hand; gives those that do not.
@@ -66,7 +69,13 @@ class Merge:
             return []
         self._count(staged)
         last = self.connection.run(self._into_merged(staged))
+        if not self.layout.summed:
+            self._store(1, last)
+            return self.refused
+        before = self.database.touched(self.connection, self.layout)
         self._store(1, last)
+        after = self.database.touched(self.connection, self.layout)
+        self.change = Content(after.rows - before.rows, after.checksum - before.checksum)
         return self.refused
 
     def _load(self, rows: pa.Table) -> bool:

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.components.shared.sql_poll_plan import Range
 from penstock.components.shared.sql_poll_position import DIGEST, Position
 from penstock.components.shared.sql_poll_query import Bound, Place, Value
+from penstock.durable import create_durably, make_folders
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +59,7 @@ class Spool:
 
     def write(self, number: int, position: Position, rows: Sequence[pa.Table], ranges: Sequence[Range]) -> str:
         """Writes a plan down and gives its name; the plan is there when all its parts are."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folders(self.folder)
         name = f"{number:012d}-{uuid.uuid4().hex[:12]}"
         files = [f"{name}.{place}" for place in range(len(rows) + len(ranges))]
         for file, table in zip(files, rows, strict=False):
@@ -126,16 +125,7 @@ class Spool:
 
     def _put(self, name: str, content: bytes) -> None:
         """Writes a file whole or not at all; one that is there stays."""
-        hidden = self.folder / f".{name}.{uuid.uuid4().hex[:8]}"
-        with hidden.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            with suppress(FileExistsError):
-                os.link(hidden, self.folder / name)
-        finally:
-            hidden.unlink()
+        create_durably(self.folder / name, content)
 
 
 def _as_bytes(table: pa.Table) -> bytes:

@@ -6,12 +6,13 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
+from penstock.access.limits import check_address
 from penstock.components.base import CheckContext, SinkContext, SinkWriter
 from penstock.components.shared.sql_database import Database
 from penstock.components.shared.sql_sink import AUTOMATIC, SqlSink, SqlWriter
 from penstock.components.shared.sql_url import BadUrl, Server, read_url
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.secrets import hide
 
 NAMES = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$"
@@ -25,8 +26,8 @@ class ServerSink(SqlSink):
     port: ClassVar[int]
     options: ClassVar[tuple[str, ...]]
 
-    url: str = field(doc="Where the database is and who asks.", change=Change.LOSES_STATE)
-    table: str = field(doc="The table, or `schema.table`.", change=Change.LOSES_STATE, pattern=NAMES)
+    url: str = field(holds=Holds.ADDRESS, doc="Where the database is and who asks.", change=Change.LOSES_STATE)
+    table: str = field(holds=Holds.NAME, doc="The table, or `schema.table`.", change=Change.LOSES_STATE, pattern=NAMES)
     bulk_rows: int | None = field(
         None, ge=1,
         doc="A task of Spark with more rows than this loads them itself, into a table beside the real one; others send "
@@ -53,7 +54,9 @@ class ServerSink(SqlSink):
     @classmethod
     def server(cls, url: str) -> Server:
         """The server a URL names; raises BadUrl."""
-        return read_url(url, cls.schemes, cls.port, cls.options)
+        found = read_url(url, cls.schemes, cls.port, cls.options)
+        check_address(url, "the address of a database")
+        return found
 
     @classmethod
     @abstractmethod

@@ -8,6 +8,7 @@ by looking there. Rows that do not fit are kept in `_penstock_refused`, in the s
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,12 +28,14 @@ from penstock.components.base import (
 )  # fmt: skip
 from penstock.components.base import Part as BatchPart
 from penstock.components.shared.arrow import in_arrow
+from penstock.components.shared.checksum import Change as ContentChange
 from penstock.components.shared.checksum import Content
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.keyed import DELETE, KEY, VERSION, key_column_problems, key_problems
 from penstock.components.shared.retry import Patience, persist
 from penstock.components.shared.sql_database import (
     BATCHES,
+    CHANGES,
     REFUSED,
     STAGED,
     Column,
@@ -46,7 +49,7 @@ from penstock.components.shared.sql_merge import Merge, Staged, Unmergeable
 from penstock.components.shared.sql_rewind import UNKNOWN, Held, Turn, Turns, impossible
 from penstock.components.shared.sql_stage import PART, Loading, Part, Task, parts_of
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import quote
 
 if TYPE_CHECKING:
@@ -66,16 +69,19 @@ class SqlSink(Sink):
 
     guarantee: ClassVar[str] = "Exactly once: rows and the number of the batch are written in one transaction."
 
-    table: str = field(doc="The table.", change=Change.LOSES_STATE, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    key: tuple[str, ...] = field((), doc=KEY, change=Change.LOSES_STATE)
-    version: str | None = field(None, doc=VERSION)
-    delete: str | None = field(None, doc=DELETE)
+    table: str = field(
+        holds=Holds.NAME, doc="The table.", change=Change.LOSES_STATE, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"
+    )
+    key: tuple[str, ...] = field((), holds=Holds.NAME, doc=KEY, change=Change.LOSES_STATE)
+    version: str | None = field(None, holds=Holds.NAME, doc=VERSION)
+    delete: str | None = field(None, holds=Holds.NAME, doc=DELETE)
     on_violation: OnViolation = field(
         "dead", doc="What becomes of rows that the table does not take: dead letters, or the pipeline stops."
     )
 
     batch_column: str | None = field(
         None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", change=Change.RESTART,
+        holds=Holds.NAME,
         doc="Column, not one of the rows, that the sink fills with the number of the batch, so that a pipeline can go "
         "back to a savepoint though rows are appended. It is made with the table; in one that is there it must be a "
         "bigint (in SQLite an INTEGER) and no other sink may fill it. Not for a sink with a `key`, which needs none.",
@@ -170,6 +176,9 @@ class SqlWriter(SinkWriter):
         self.bulk_rows = bulk_rows
         self.patience = patience or Patience()
         self.layout = sink.layout(context.schema)
+        if sink.key and context.checksum:
+            self.layout = replace(self.layout, summed=tuple(item.name for item in self.layout.columns))
+        self._changed: dict[int, ContentChange] = {}
         self._open_connection: Connection | None = None
         self._refused: dict[int, Sequence[Refused]] = {}
         try:
@@ -313,13 +322,27 @@ class SqlWriter(SinkWriter):
 
     def _look_up(self, batch: Batch) -> bool:
         try:
-            return self._owned(self._connection(), batch, lock=False).batch >= batch.id
+            return self._holds(batch, self._owned(self._connection(), batch, lock=False))
         except self.database.errors:
             self.close()
             raise
         finally:
             if not self.database.keeps_connections:
                 self.close()
+
+    def _holds(self, batch: Batch, position: _Position) -> bool:
+        if position.batch >= batch.id:
+            self.noted = position.batch
+            return True
+        self.refuse_behind(position.batch)
+        return False
+
+    def last_batch(self) -> int:
+        def ask() -> int:
+            with self._transaction() as connection:
+                return self._owned(connection, self._at(-1), lock=False).batch
+
+        return self._persist(self._at(-1), ask)
 
     def _owned(self, connection: Connection, batch: Batch, lock: bool = True) -> _Position:
         """How far the sink is; refuses if it is no longer this run's."""
@@ -370,7 +393,7 @@ class SqlWriter(SinkWriter):
         layout = replace(self.layout, batch=batch.id)
         with self._transaction(layout) as connection:
             position = self._owned(connection, batch)
-            if position.batch >= batch.id:
+            if self._holds(batch, position):
                 return
             refused = [item for part in parts for item in part.refused]
             if refused and self.sink.on_violation == "stop":
@@ -379,9 +402,12 @@ class SqlWriter(SinkWriter):
             merge = Merge(self.database, connection, layout, stop=self.sink.on_violation == "stop")
             refused += merge.store(staged, _together(parts))
             self._keep_refused(connection, batch, refused)
+            change = self._note_change(connection, batch, position, merge.change)
             reach("sink.in_transaction", batch.id)
             stored = sum(part.rows for part in parts) - len(merge.refused)
             self._set(connection, epoch=batch.epoch, batch=batch.id, rows=position.rows + stored)
+        self.noted = batch.id
+        self._changed = {} if change is None else {batch.id: change}
         self._refused = {batch.id: refused}
 
     def _keep_refused(self, connection: Connection, batch: Batch, refused: Sequence[Refused]) -> None:
@@ -393,6 +419,44 @@ class SqlWriter(SinkWriter):
         insert = f"INSERT INTO {table} ({names}) VALUES ({', '.join([self.database.mark] * 6)})"
         for number, item in enumerate(refused):
             connection.run(insert, *self.identity, batch.id, number, item.row, item.error)
+
+    def _note_change(
+        self, connection: Connection, batch: Batch, position: _Position, change: Content
+    ) -> ContentChange | None:
+        """Keeps by how much the table has changed; all that it holds, where the batch before was not summed up."""
+        if not self.layout.summed:
+            return None
+        whose, columns = self._values("pipeline", "sink"), json.dumps(self.layout.summed)
+        before = connection.rows(f"SELECT batch, summed FROM {self._near(CHANGES)} WHERE {whose}", *self.identity)
+        follows = [(int(number), text) for number, text in before] == [(position.batch, columns)]
+        if not follows:
+            change = self.database.summed(
+                connection, self.layout.stored_sums, f"{self.database.table(self.layout.table)} t"
+            )
+        connection.run(f"DELETE FROM {self._near(CHANGES)} WHERE {whose}", *self.identity)
+        names = self._named("pipeline", "sink", "batch", "summed", "rows", "checksum", "whole")
+        marks = ", ".join([self.database.mark] * 7)
+        values = (*self.identity, batch.id, columns, change.rows, change.checksum, int(not follows))
+        connection.run(f"INSERT INTO {self._near(CHANGES)} ({names}) VALUES ({marks})", *values)
+        return self._as_change(change.rows, change.checksum, whole=not follows)
+
+    def _as_change(self, rows: int, checksum: int, *, whole: bool) -> ContentChange:
+        return ContentChange(rows, checksum, whole, self.layout.stored_sums if whole else ())
+
+    def changed(self, batch: Batch) -> ContentChange | None:
+        if self.layout.summed and batch.id not in self._changed:
+            self._persist(batch, lambda: self._look_up_change(batch))
+        return self._changed.get(batch.id)
+
+    def _look_up_change(self, batch: Batch) -> None:
+        names, whose = self._named("rows", "checksum", "whole"), self._values("pipeline", "sink", "batch")
+        with self._transaction() as connection:
+            query = f"SELECT {names} FROM {self._near(CHANGES)} WHERE {whose}"
+            found = connection.rows(query, *self.identity, batch.id)
+        self._changed = {}
+        if found:
+            rows, checksum, whole = found[0]
+            self._changed[batch.id] = self._as_change(int(rows), int(checksum), whole=bool(whole))
 
     def refused(self, batch: Batch) -> Sequence[Refused]:
         if batch.id not in self._refused:
@@ -447,11 +511,15 @@ class SqlWriter(SinkWriter):
                     rows -= turns.delete_after(batch)
             where = f"{self._values('pipeline', 'sink')} AND batch > {batch:d}"
             connection.run(f"DELETE FROM {self._near(REFUSED)} WHERE {where}", *self.identity)
+            if self.layout.summed and found.batch > batch:
+                whose = self._values("pipeline", "sink")
+                connection.run(f"DELETE FROM {self._near(CHANGES)} WHERE {whose}", *self.identity)
             reach("sink.rewinding", batch)
             if found.batch > batch:
                 turns.note(self.context.lineage, Turn(found.batch, batch))
             if found.batch > batch or held is not None:
                 self._set(connection, batch=batch, rows=rows)
+        self.noted = None
         self._refused = {}
 
     # --- tables of rows on their way ----------------------------------------------------------------------

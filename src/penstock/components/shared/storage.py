@@ -6,14 +6,14 @@ the Hadoop file system Spark has for it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.components.shared.s3 import S3, Access, access, answered, is_s3, store, tell
+from penstock.durable import create_durably, make_folders, sync_files, sync_folder, write_durably
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,37 +61,14 @@ class LocalStorage:
             return None
 
     def write(self, name: str, text: str) -> None:
-        with self._written(name, text) as hidden:
-            hidden.replace(self.root / name)
+        target = self.root / name
+        make_folders(target.parent)
+        write_durably(target, text)
 
     def create(self, name: str, text: str) -> bool:
         target = self.root / name
-        with self._written(name, text) as hidden:
-            try:
-                os.link(hidden, target)
-            except FileExistsError:
-                return False
-            except OSError:
-                # Not every file system has links; then looking first is the best there is.
-                if target.exists():
-                    return False
-                hidden.replace(target)
-        return True
-
-    @contextmanager
-    def _written(self, name: str, text: str) -> Iterator[Path]:
-        """A hidden file beside the name that holds the text and is on the disk."""
-        target = self.root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        hidden = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            with hidden.open("w", encoding="utf-8") as out:
-                out.write(text)
-                out.flush()
-                os.fsync(out.fileno())
-            yield hidden
-        finally:
-            hidden.unlink(missing_ok=True)
+        make_folders(target.parent)
+        return create_durably(target, text)
 
     def names(self, folder: str) -> list[str]:
         place = self.root / folder
@@ -105,6 +82,17 @@ class LocalStorage:
             if entry.is_file() and not _is_hidden(entry.relative_to(place).parts):
                 found = entry.stat()
                 yield StoredFile(entry.relative_to(self.root).as_posix(), found.st_size, found.st_mtime)
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Returns when files are on the disk, with their checksums and the folders that lead to them."""
+        files = [self.root / name for name in names]
+        checksums = [file.with_name(f".{file.name}.crc") for file in files]
+        sync_files([*files, *(file for file in checksums if file.exists())], self.root)
+
+    def sync_folder(self, name: str) -> None:
+        """Returns when the names in a folder are on the disk, if it is there."""
+        if (self.root / name).is_dir():
+            sync_folder(self.root / name)
 
     def delete(self, names: Iterable[str]) -> None:
         """Their checksums go with them, and folders that become empty."""

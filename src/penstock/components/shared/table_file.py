@@ -6,6 +6,7 @@ replaced. Apart from the step, because Spark's workers import these classes by n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import pyarrow as pa  # noqa: TID253 - imported by the step only when it is buil
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition  # noqa: TID253
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: TID253
 from pyspark.sql.types import StructType  # noqa: TID253
+
+from penstock.access.paths import PathLimits
+from penstock.errors import PenstockError
 
 FORMAT = "penstock_table"
 FORMATS = ("csv", "json", "parquet")
@@ -24,27 +28,45 @@ class TableFile(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        return from_arrow_schema(read_table(self.options["path"], self.options["kind"]).schema)
+        return from_arrow_schema(read_table(self.options["path"], self.options["kind"], self._limits).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(self.options["path"], self.options["kind"], to_arrow_schema(schema, timezone="UTC"))
+        wanted = to_arrow_schema(schema, timezone="UTC")
+        return _Reader(self.options["path"], self.options["kind"], self._limits, wanted)
+
+    @property
+    def _limits(self) -> PathLimits | None:
+        return limits_in(self.options["limits"])
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, path: str, kind: str, schema: pa.Schema) -> None:
+    def __init__(self, path: str, kind: str, limits: PathLimits | None, schema: pa.Schema) -> None:
         self.path = path
         self.kind = kind
+        self.limits = limits
         self.fields = [(field.name, field.type) for field in schema]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema(self.fields)
-        table = read_table(self.path, self.kind, wanted)
+        table = read_table(self.path, self.kind, self.limits, wanted)
         yield from table.combine_chunks().to_batches(max_chunksize=1 << 16)
 
 
-def read_table(path: str, kind: str, wanted: pa.Schema | None = None) -> pa.Table:
+def limits_in(text: str) -> PathLimits | None:
+    """Where files may lie, as it travels to Spark's workers: what lies there is asked again for each batch."""
+    found = json.loads(text)
+    if found is None:
+        return None
+    return PathLimits(tuple(found["roots"]), found["closed"], tuple(found["opened"]))
+
+
+def read_table(path: str, kind: str, limits: PathLimits | None, wanted: pa.Schema | None = None) -> pa.Table:
     """The rows of a file, or of all files of a folder, in the columns wanted."""
     files = sorted(item for item in Path(path).glob(f"*.{kind}")) if Path(path).is_dir() else [Path(path)]
+    for file in files:
+        if limits is not None and (reason := limits.refusal_of_file(str(file))) is not None:
+            allowed = ", ".join(limits.roots)
+            raise PenstockError.of("PATH_NOT_ALLOWED", where="a table", path=file, reason=reason, allowed=allowed)
     tables = [_read_file(file, kind, wanted) for file in files]
     table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
     if wanted is None:

@@ -20,15 +20,20 @@ from penstock.components.base import (
     cannot_rewind,
     resolve_path,
 )  # fmt: skip
-from penstock.components.shared.checksum import Content, python_sum
+from penstock.components.shared.checksum import Change as ContentChange
+from penstock.components.shared.checksum import Content, unsuited
 from penstock.components.shared.crashpoints import reach
+from penstock.components.shared.delta_content import change_of, content_of, transactions
+from penstock.components.shared.delta_disk import TableOnDisk
 from penstock.components.shared.delta_log import commit_name, is_foreign
 from penstock.components.shared.delta_table import Location, located, nullable, path_problems, said, shape, telling
 from penstock.components.shared.keyed import DELETE, KEY, VERSION, key_column_problems, key_problems
+from penstock.components.shared.row_spool import spooled
 from penstock.components.shared.s3 import REACHED, S3, S3Failed
 from penstock.components.shared.task_files import Writing, Written, written
+from penstock.durable import make_folders
 from penstock.errors import PenstockError, Problem, did_you_mean
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import quote
 
 if TYPE_CHECKING:
@@ -46,6 +51,8 @@ _UNHEEDED = {
 }
 _TRIES = 5
 _AT_ONCE = 16
+_AT_HAND = 64 << 20
+"""The bytes of rows with a key that are merged at once; merging takes several times as much memory."""
 _DELETED = "_penstock_deleted"
 _MISSING = re.compile(r"missing file (\S+)")
 
@@ -58,8 +65,8 @@ class Delta(Sink):
     not there. Other programs may write to it at the same time.
 
     Without a key rows are appended: tasks write data files, and the driver commits their names. With a key a later row
-    replaces an earlier one, and of several rows of one key in a batch the newest by `version` counts, else the last;
-    the rows of a batch then pass through the driver. With `delete`, rows in which that column is true delete their
+    replaces an earlier one, and of several rows of one key in a batch the newest by `version` counts, else the last.
+    With `delete`, rows in which that column is true delete their
     key, unless the stored version is newer. Merging small files and removing old ones is left to the table's own
     tools, `OPTIMIZE` and `VACUUM`.
 
@@ -77,15 +84,15 @@ delta: {path: "s3a://lake/views", partitionBy: [country]}
 """
 
     path: str = field(
-        doc="Folder of the table, relative to the pipeline file, or `s3a://bucket/folder`.",
+        holds=Holds.PATH, doc="Folder of the table, relative to the pipeline file, or `s3a://bucket/folder`.",
         change=Change.LOSES_STATE, min_length=1,
     )  # fmt: skip
     partition_by: tuple[str, ...] = field(
-        (), doc="Columns by which the table is partitioned.", change=Change.LOSES_STATE
+        (), holds=Holds.NAME, doc="Columns by which the table is partitioned.", change=Change.LOSES_STATE
     )
-    key: tuple[str, ...] = field((), doc=KEY, change=Change.LOSES_STATE)
-    version: str | None = field(None, doc=VERSION)
-    delete: str | None = field(None, doc=DELETE)
+    key: tuple[str, ...] = field((), holds=Holds.NAME, doc=KEY, change=Change.LOSES_STATE)
+    version: str | None = field(None, holds=Holds.NAME, doc=VERSION)
+    delete: str | None = field(None, holds=Holds.NAME, doc=DELETE)
     s3: S3 = field(S3(), doc=REACHED)
 
     @property
@@ -131,14 +138,8 @@ delta: {path: "s3a://lake/views", partitionBy: [country]}
 
     def content(self, context: SinkContext, columns: Sequence[str]) -> Content:
         location = self._located(context)
-        rows, checksum = 0, 0
         with telling(location, context.node):
-            for part in location.load().to_pyarrow_dataset().to_batches(columns=[*columns]):
-                rows += part.num_rows
-                checksum += sum(
-                    python_sum(*row) for row in zip(*(item.to_pylist() for item in part.columns), strict=True)
-                )
-        return Content(rows, checksum)
+            return content_of(location.load(), columns)
 
     def open(self, context: SinkContext) -> SinkWriter:
         try:
@@ -158,8 +159,10 @@ class _DeltaWriter(SinkWriter):
         self.node = context.node
         whose = f"penstock/{context.pipeline}/{context.node}"
         self.batches, self.epochs = f"{whose}/{context.lineage}/batch", f"{whose}/{context.lineage}/epoch"
+        self.begun = f"{whose}/{context.lineage}/begun"
         self.owner, self.lineage = f"{whose}/lineage", _number(context.lineage)
         self.columns = {name: kind for name, kind in context.schema.items() if name != sink.delete}
+        self.disk = TableOnDisk(location.path) if location.access is None else None
         with telling(location, self.node):
             self.table = self._opened()
             self.required = self._fitting()
@@ -170,6 +173,9 @@ class _DeltaWriter(SinkWriter):
     def _opened(self) -> DeltaTable:
         from deltalake import DeltaTable, Schema
 
+        if self.disk is not None:
+            make_folders(self.disk.root)
+            self.disk.mend(self.node)
         if not self.location.exists():
             schema = Schema.from_json(json.dumps(self._schema()))
             options = self.location.options
@@ -235,11 +241,20 @@ class _DeltaWriter(SinkWriter):
 
     def _refuse_older(self) -> bool:
         """Looks at the table anew; whether this run has told it its epoch."""
-        self.table.update_incremental()
+        self._catch_up()
         newest = self.table.transaction_version(self.epochs) or 0
         if newest > self.context.epoch:
             raise self._fenced(newest)
         return newest == self.context.epoch
+
+    def _catch_up(self) -> None:
+        """Reads what is new in the log, or the whole table again where the log has been put back to an older one."""
+        try:
+            self.location.place.read(commit_name(self.table.version()))
+        except FileNotFoundError:
+            self.table = self.location.load()
+        else:
+            self.table.update_incremental()
 
     def _fenced(self, newer: int | str) -> PenstockError:
         return PenstockError.of("SINK_FENCED", node=self.node, newer=newer, epoch=self.context.epoch)
@@ -261,7 +276,15 @@ class _DeltaWriter(SinkWriter):
 
     def _stored(self, batch: Batch) -> bool:
         """Whether the batch is in the table; refuses if a newer run, or other state, has taken the table over."""
-        return self._last() >= batch.id
+        last = self._last()
+        if last < batch.id:
+            self.refuse_behind(last)
+        self.noted = last
+        return last >= batch.id
+
+    def last_batch(self) -> int:
+        with telling(self.location, self.node):
+            return self._last()
 
     def _last(self) -> int:
         """The last batch in the table as it is now; refuses like `_stored`."""
@@ -279,6 +302,8 @@ class _DeltaWriter(SinkWriter):
             self._refuse_nulls(batch, file)
         reach("sink.in_transaction", batch.id)
         if files:
+            if self.disk is not None:
+                self.disk.sync_written([file.path for file in files])
             actions = [_action(file) for file in files]
             self._commit(batch, lambda properties: self._append(actions, properties))
 
@@ -298,6 +323,7 @@ class _DeltaWriter(SinkWriter):
         properties = self._transactions(self._numbers(batch.id))
         with telling(self.location, self.node, batch.id):
             self._persist(lambda: action(properties), lambda: self._stored(batch))
+        self.noted = batch.id
 
     def _persist(self, action: Callable[[], None], done: Callable[[], bool]) -> None:
         """Makes one commit. When another came between, it is looked at what that was, and tried again."""
@@ -305,27 +331,81 @@ class _DeltaWriter(SinkWriter):
 
         for left in reversed(range(_TRIES)):
             try:
-                return action()
+                action()
+                break
             except CommitFailedError:
                 self.retried += 1
                 if done():
-                    return None
+                    break
                 if not left:
                     raise
-        return None
+        if self.disk is not None:
+            self.disk.sync()
 
     def _transactions(self, numbers: Mapping[str, int]) -> CommitProperties:
         from deltalake import CommitProperties, Transaction
 
         return CommitProperties(app_transactions=[Transaction(name, number) for name, number in numbers.items()])
 
+    # --- what has changed ---------------------------------------------------------------------------------
+
+    def changed(self, batch: Batch) -> ContentChange | None:
+        """From the log, which names the files that a batch has added and those it has put an end to."""
+        if not self.context.checksum:
+            return None
+        # Values of partitions stand in the log as texts, and not all of them as Python writes them.
+        apart = {name for name in self.sink.partition_by if unsuited([name], self.columns)}
+        columns = [name for name in self.columns if name not in apart]
+        with telling(self.location, self.node, batch.id):
+            self._catch_up()
+            versions = self._versions_of(batch)
+            if self.measured_from is None or batch.id <= self.measured_from:
+                table = self.location.load(max(versions)) if versions else self.table
+                held = content_of(table, columns)
+                self.measured_from = batch.id
+                return ContentChange(held.rows, held.checksum, whole=True, columns=columns)
+            found = [change_of(self.location, version, columns) for version in versions]
+        return ContentChange(sum(item.rows for item in found), sum(item.checksum for item in found))
+
+    def _versions_of(self, batch: Batch) -> list[int]:
+        """The commits of a batch, which are among the last ones."""
+        found: list[int] = []
+        for version in range(self.table.version(), -1, -1):
+            numbers = transactions(self.location.place.read(commit_name(version)).decode())
+            begun = numbers.get(self.begun, numbers.get(self.batches))
+            if begun == batch.id:
+                found.append(version)
+            elif begun is not None and begun < batch.id:
+                break
+        return found
+
     # --- with a key ---------------------------------------------------------------------------------------
 
     def _upsert(self, batch: Batch, rows: DataFrame) -> None:
-        newest = self._newest(rows).toArrow()
-        reach("sink.in_transaction", batch.id)
-        if newest.num_rows:
-            self._commit(batch, lambda properties: self._merge(newest, properties))
+        """One commit; a large batch takes several, of which the last one has its number.
+
+        No key is in two of them, so that one that comes again after a crash changes nothing that is there already.
+        """
+        with spooled(self._newest(rows), self.context.spool) as newest:
+            reach("sink.in_transaction", batch.id)
+            pieces = newest.pieces(_AT_HAND)
+            piece = next(pieces, None)
+            while piece is not None:
+                following = next(pieces, None)
+                numbers = self._numbers(batch.id)
+                if following is not None:
+                    numbers = {self.begun: batch.id, self.epochs: self.context.epoch, self.owner: self.lineage}
+                self._commit_piece(batch, piece, numbers)
+                if following is not None:
+                    reach("sink.piece_stored", batch.id)
+                piece = following
+            if newest.rows:
+                self.noted = batch.id
+
+    def _commit_piece(self, batch: Batch, piece: pa.Table, numbers: Mapping[str, int]) -> None:
+        properties = self._transactions(numbers)
+        with telling(self.location, self.node, batch.id):
+            self._persist(lambda: self._merge(piece, properties), lambda: self._stored(batch))
 
     def _newest(self, rows: DataFrame) -> DataFrame:
         """Of several rows of one key the one that counts."""
@@ -378,17 +458,19 @@ class _DeltaWriter(SinkWriter):
             raise self._stuck(batch, "the savepoint was taken of another table")
         version = self._version_after(batch, position["version"])
         self._refuse_foreign(batch, version)
+        self.noted = None
         reach("sink.rewinding", batch)
         self._persist(lambda: self._restore(batch, version), lambda: self._refuse_foreign(batch, version))
 
     def forget(self, batch: int) -> None:
         with telling(self.location, self.node, batch):
+            self.noted = None
             if self._last() > batch:
                 properties = self._transactions(self._numbers(batch))
                 self._persist(lambda: self._append([], properties), lambda: self._last() <= batch)
 
     def _numbers(self, batch: int) -> dict[str, int]:
-        return {self.batches: batch, self.epochs: self.context.epoch, self.owner: self.lineage}
+        return {self.batches: batch, self.begun: batch, self.epochs: self.context.epoch, self.owner: self.lineage}
 
     def _stuck(self, batch: int, reason: str) -> PenstockError:
         return cannot_rewind(self.node, batch, reason, "Fork the savepoint, into another folder.")
@@ -399,10 +481,12 @@ class _DeltaWriter(SinkWriter):
 
         for earlier in range(version, -1, -1):
             try:
-                last = self.location.load(earlier).transaction_version(self.batches)
+                table = self.location.load(earlier)
             except DeltaError:
                 raise self._stuck(batch, f"its log no longer tells what version {earlier} was") from None
-            if last is None or last <= batch:
+            last, begun = (table.transaction_version(name) for name in (self.batches, self.begun))
+            whole = begun is None or begun <= (-1 if last is None else last)
+            if whole and (last is None or last <= batch):
                 return earlier
         raise self._stuck(batch, f"no version up to {version} is old enough")
 

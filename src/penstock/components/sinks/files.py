@@ -54,10 +54,10 @@ from penstock.components.shared.manifests import (
     written_for,
 )
 from penstock.components.shared.s3 import REACHED, S3, S3Failed
-from penstock.components.shared.storage import Storage, storage
+from penstock.components.shared.storage import LocalStorage, Storage, storage
 from penstock.components.shared.task_files import LARGE
 from penstock.errors import PenstockError, Problem, did_you_mean
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import quote
 from penstock.spec.units import Duration
 
@@ -101,11 +101,14 @@ files: {path: "s3a://lake/views", partitionBy: [country], entropy: true}
 """
 
     path: str = field(
+        holds=Holds.PATH,
         doc="Folder to write to, relative to the pipeline file; `s3a://bucket/folder`; or any other URI Spark writes.",
         change=Change.LOSES_STATE, min_length=1,
     )  # fmt: skip
     format: FileFormat = field("parquet", doc="How the files are encoded.")
-    partition_by: tuple[str, ...] = field((), doc="Columns whose values become folders, `column=value/`.")
+    partition_by: tuple[str, ...] = field(
+        (), holds=Holds.NAME, doc="Columns whose values become folders, `column=value/`."
+    )
     entropy: bool = field(
         False, doc="Whether files are spread over 256 prefixes `shard=…/`, so that an object store does not slow down."
     )
@@ -208,6 +211,9 @@ class FilesWriter(SinkWriter):
 
     def _look_around(self) -> None:
         """Finds the manifests that count, each with the timeline it was written in."""
+        if isinstance(self.store, LocalStorage):
+            # A run that was killed may have put a manifest there, and not synced its name.
+            self.store.sync_folder(FOLDER)
         found = spans(self.store.names(FOLDER))
         self.spans = dict.fromkeys(found, 0) if self.timeline.number == 0 else self._counting(found)
         self.last = max((span.last for span in self.spans), default=-1)
@@ -245,16 +251,21 @@ class FilesWriter(SinkWriter):
 
     # --- batches ------------------------------------------------------------------------------------------
 
+    def last_batch(self) -> int:
+        return self.last
+
     def write(self, batch: Batch, rows: DataFrame) -> bool:
         if batch.id <= self.last:
+            self.noted = self.last
             return False
         with self._told(batch):
             self._refuse_if_fenced()
             files = self._written(rows, _folder(batch.id, batch.epoch))
             reach("sink.in_transaction", batch.id)
+            self.noted = self.last
             if files:
                 self._commit(self._manifest(Span(batch.id, batch.id), rows.schema.jsonValue(), files))
-                self.last = batch.id
+                self.noted = self.last = batch.id
                 self._compact(batch)
                 self._sweep()
         return True
@@ -420,6 +431,7 @@ class FilesWriter(SinkWriter):
             self.timeline = settle(self.store, self.timeline)
             self.went_back = True
             self._look_around()
+            self.noted = None
 
 
 def _folder(batch: int, epoch: int) -> str:

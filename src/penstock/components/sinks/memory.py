@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.base import Batch, Sink, SinkContext, SinkWriter
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +26,9 @@ from: views
 memory: {key: [id]}
 """
 
-    key: tuple[str, ...] = field((), doc="Columns by which a later row replaces an earlier one.", change=Change.RESTART)
+    key: tuple[str, ...] = field(
+        (), holds=Holds.NAME, doc="Columns by which a later row replaces an earlier one.", change=Change.RESTART
+    )
 
     @property
     def accepts_updates(self) -> bool:

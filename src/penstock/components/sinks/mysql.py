@@ -27,7 +27,7 @@ from penstock.components.shared.sql_database import (
 from penstock.components.shared.sql_server import REFERENCE, ServerSink
 from penstock.components.shared.sql_text import is_nested
 from penstock.components.shared.sql_url import BadUrl, Server
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +100,7 @@ mysql:
     options: ClassVar[tuple[str, ...]] = ("ssl_mode", "ssl_ca", "charset", "connect_timeout")
 
     url: str = field(
+        holds=Holds.ADDRESS,
         doc="Where the database is: mysql://USER:PASSWORD@HOST:PORT/DATABASE; the password is a secret.",
         change=Change.LOSES_STATE, pattern=rf"^(mysql://|mariadb://|{REFERENCE})",
     )  # fmt: skip
@@ -186,18 +187,22 @@ class MysqlDatabase(Database):
     def quote(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
 
-    def row_sum(self, columns: Sequence[str]) -> str:
+    def row_sum(self, columns: Sequence[str], of: str = "") -> str:
         def mark(text: str) -> str:
             return f"CHAR({ord(text)} USING utf8mb4)"
 
-        texts = (f"COALESCE(CAST({self.quote(name)} AS CHAR CHARACTER SET utf8mb4), {mark(NULL)})" for name in columns)
+        texts = (
+            f"COALESCE(CAST({of}{self.quote(name)} AS CHAR CHARACTER SET utf8mb4), {mark(NULL)})" for name in columns
+        )
         digest = f"MD5(CONCAT_WS({mark(BETWEEN)}, {', '.join(texts)}))"
         return f"CAST(CONV(SUBSTR({digest}, 1, {DIGITS}), 16, 10) AS UNSIGNED)"
+
+    join: ClassVar[str] = "STRAIGHT_JOIN"
 
     # --- tables -------------------------------------------------------------------------------------------
 
     def make_table(self, connection: Connection, layout: Layout) -> Layout:
-        for name, columns in self.bookkeeping().items():
+        for name, columns in self.bookkeeping(layout).items():
             self._make(connection, self.near(layout, name), columns)
         self._make(connection, self.table(layout.table), _columns(self, layout))
         return self._checked(connection, layout)

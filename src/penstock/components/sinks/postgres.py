@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.components.shared.checksum import BETWEEN, DIGITS, NULL
+from penstock.components.shared.checksum import BETWEEN, DIGITS, NULL, Content
 from penstock.components.shared.postgres_copy import binary_rows, is_binary
 from penstock.components.shared.sql_database import (
     DELETED,
@@ -27,7 +27,7 @@ from penstock.components.shared.sql_database import (
 from penstock.components.shared.sql_server import REFERENCE, ServerSink
 from penstock.components.shared.sql_text import is_nested, lines
 from penstock.components.shared.sql_url import Server
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     import psycopg
@@ -95,6 +95,7 @@ postgres:
     options: ClassVar[tuple[str, ...]] = ("sslmode", "sslrootcert", "connect_timeout", "application_name")
 
     url: str = field(
+        holds=Holds.ADDRESS,
         doc="Where the database is: postgresql://USER:PASSWORD@HOST:PORT/DATABASE; the password is a secret.",
         change=Change.LOSES_STATE, pattern=rf"^(postgres(ql)?://|{REFERENCE})",
     )  # fmt: skip
@@ -180,17 +181,27 @@ class PostgresDatabase(Database):
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
-    def row_sum(self, columns: Sequence[str]) -> str:
-        texts = ", ".join(f"COALESCE(CAST({self.quote(name)} AS text), chr({ord(NULL)}))" for name in columns)
+    def row_sum(self, columns: Sequence[str], of: str = "") -> str:
+        texts = ", ".join(f"COALESCE(CAST({of}{self.quote(name)} AS text), chr({ord(NULL)}))" for name in columns)
         digest = f"md5(concat_ws(chr({ord(BETWEEN)}), {texts}))"
         return f"CAST(CAST('x' || substr({digest}, 1, {DIGITS}) AS bit(32)) AS bigint)"
+
+    def touched(self, connection: Connection, layout: Layout) -> Content:
+        found = super().touched(connection, layout)
+        null = " OR ".join(f"w.{layout.own[name]} IS NULL" for name in layout.key)
+        if not connection.rows(f"SELECT 1 FROM {MERGED} w WHERE {null} LIMIT 1"):
+            return found
+        same = f"({null}) AND {self.same_key(layout, 'IS NOT DISTINCT FROM')}"
+        rows = f"{MERGED} w JOIN {self.table(layout.table)} t ON {same}"
+        more = self.summed(connection, layout.stored_sums, rows)
+        return Content(found.rows + more.rows, found.checksum + more.checksum)
 
     # --- tables -------------------------------------------------------------------------------------------
 
     def make_table(self, connection: Connection, layout: Layout) -> Layout:
         # Two who make the same table at the same time would both fail.
         connection.run("SELECT pg_advisory_xact_lock(hashtext('penstock'))")
-        for name, columns in self.bookkeeping().items():
+        for name, columns in self.bookkeeping(layout).items():
             self._make(connection, self.near(layout, name), columns)
         version = int(connection.rows("SHOW server_version_num")[0][0])
         target = self.table(layout.table)

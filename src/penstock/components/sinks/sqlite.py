@@ -27,8 +27,9 @@ from penstock.components.shared.sql_database import (
     with_batch_column,
 )  # fmt: skip
 from penstock.components.shared.sql_sink import OnViolation, SqlSink, SqlWriter
+from penstock.durable import make_folders
 from penstock.errors import PenstockError
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +63,9 @@ from: views
 sqlite: {path: ./out.db, table: views, key: [id]}
 """
 
-    path: str = field(doc="The SQLite file, relative to the pipeline file.", change=Change.LOSES_STATE, min_length=1)
+    path: str = field(
+        holds=Holds.PATH, doc="The SQLite file, relative to the pipeline file.", change=Change.LOSES_STATE, min_length=1
+    )
     on_violation: OnViolation = field(
         "stop", doc="What becomes of rows that violate a constraint: dead letters, or the pipeline stops."
     )
@@ -115,7 +118,7 @@ class SqliteDatabase(Database):
     def connect(self) -> Connection:
         if self.only_read:
             return _Connection(_opened_to_read(self.file))
-        Path(self.file).parent.mkdir(parents=True, exist_ok=True)
+        make_folders(Path(self.file).parent)
         connection = sqlite3.connect(self.file, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             for setting in ("journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY"):
@@ -144,13 +147,18 @@ class SqliteDatabase(Database):
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
-    def row_sum(self, columns: Sequence[str]) -> str:
-        return f"{_ROW_SUM}({', '.join(self.quote(name) for name in columns)})"
+    def row_sum(self, columns: Sequence[str], of: str = "") -> str:
+        return f"{_ROW_SUM}({', '.join(of + self.quote(name) for name in columns)})"
+
+    join: ClassVar[str] = "CROSS JOIN"
+
+    def found(self, layout: Layout) -> str:
+        return self.same_key(layout, "IS")
 
     # --- tables -------------------------------------------------------------------------------------------
 
     def make_table(self, connection: Connection, layout: Layout) -> Layout:
-        for name, own in self.bookkeeping().items():
+        for name, own in self.bookkeeping(layout).items():
             connection.run(f"CREATE TABLE IF NOT EXISTS {name} ({own})")
         target = self.table(layout.table)
         columns = [f"{self.quote(item.name)} {self.own_type(item, layout)}" for item in layout.columns]

@@ -11,7 +11,7 @@ from penstock.components.shared.debezium_format import KEY, Changes, Part, Unit
 from penstock.components.sources.files import Files
 from penstock.components.sources.kafka import Kafka
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import Schema
 
 if TYPE_CHECKING:
@@ -57,12 +57,14 @@ eventTime: {column: ts, maxDelay: 1 minute}
     )
     columns: dict[str, Part] = field(
         default={"op": "op", "deleted": "deleted", "ts": "ts", "version": "version"},
+        holds=Holds.NAME,
         doc="Further columns, by what they hold of the change: op, deleted, ts or version. Give them other names if "
         "the table has columns that are called so.",
         change=Change.BOOTSTRAP,
     )
     units: Unit | dict[str, Unit] | None = field(
         None,
+        holds=Holds.NAME,
         doc="Unit of times that come as numbers, if records have no schema: millis, micros or nanos, for all columns "
         "or by column.",
         change=Change.BOOTSTRAP,

@@ -13,7 +13,7 @@ from penstock.components.shared.delta_log import LOG
 from penstock.components.shared.delta_table import located, path_problems, telling
 from penstock.components.shared.s3 import REACHED, S3, S3Failed
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +43,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
 """
 
     path: str = field(
-        doc="Folder of the table, relative to the pipeline file, or `s3a://bucket/folder`.",
+        holds=Holds.PATH, doc="Folder of the table, relative to the pipeline file, or `s3a://bucket/folder`.",
         change=Change.BOOTSTRAP, min_length=1,
     )  # fmt: skip
     starting_version: Literal["earliest", "latest"] | int = field(

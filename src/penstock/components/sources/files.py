@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.components.base import RAW, Backlog, CheckContext, Format, LookContext, ReadContext, Source, resolve_path
+from penstock.components.shared.found_files import only_allowed
 from penstock.components.shared.s3 import REACHED, S3, S3Failed, is_s3
 from penstock.components.shared.storage import storage
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Files(Source):
 
     name: ClassVar[str] = "files"
     reads_ranges: ClassVar[bool] = True
+    lists_files: ClassVar[bool] = True
     takes_format: ClassVar[bool] = True
     bounded: ClassVar[bool] = True
     repeatable: ClassVar[bool] = True
@@ -40,13 +42,18 @@ eventTime: {column: ts, maxDelay: 10 seconds}
 """
 
     path: str = field(
+        holds=Holds.PATH,
         doc="Folder, file or glob such as `./in/*/part-*.json`, relative to the pipeline file; any URI Spark reads.",
         change=Change.BOOTSTRAP, min_length=1,
     )  # fmt: skip
-    pattern: str | None = field(None, doc="Only files whose name matches this glob, for example `*.json`.")
+    pattern: str | None = field(
+        None, holds=Holds.NAME, doc="Only files whose name matches this glob, for example `*.json`."
+    )
     recursive: bool = field(False, doc="Whether folders below are read too.")
     max_files_per_batch: int | None = field(1000, ge=1, doc="The most files one batch reads.")
-    archive_to: str | None = field(None, doc="Folder into which files are moved after they have been read.")
+    archive_to: str | None = field(
+        None, holds=Holds.PATH, doc="Folder into which files are moved after they have been read."
+    )
     ignore_older_than: Duration | None = field(
         None, doc="Files this much older than the newest one are ignored, if not read by then."
     )
@@ -71,7 +78,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         path = resolve_path(context.folder, self.path)
         found, schema, options = self._encoding(context, path)
         reader = context.spark.read.format(found.spark_format).schema(schema).options(**options)
-        return found.unpack(reader.load(path), context, path)
+        return found.unpack(only_allowed(reader.load(path), context.node), context, path)
 
     def _encoding(self, context: ReadContext, path: str) -> tuple[Format, str, dict[str, str]]:
         """The format, with schema and options of Spark's reader, whether it streams or not."""

@@ -15,10 +15,12 @@ from penstock.components.shared.kafka import (
     Security,
     address_problems,
     option_problems,
+    reachable,
     topics_at,
 )
+from penstock.components.shared.spark_sql import expression
 from penstock.errors import PenstockError, Problem, did_you_mean
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -72,13 +74,21 @@ format: {json: {schema: {id: string, ts: timestamp}}}
 eventTime: {column: ts, maxDelay: 10 seconds}
 """
 
-    bootstrap: str = field(doc="Addresses of brokers, as `host:port`, separated by commas.", min_length=1)
-    topic: str | tuple[str, ...] = field((), doc="The topic, or a list of topics.", change=Change.BOOTSTRAP)
+    bootstrap: str = field(
+        holds=Holds.ADDRESS, doc="Addresses of brokers, as `host:port`, separated by commas.", min_length=1
+    )
+    topic: str | tuple[str, ...] = field(
+        (), holds=Holds.NAME, doc="The topic, or a list of topics.", change=Change.BOOTSTRAP
+    )
     topic_pattern: str | None = field(
-        None, doc="Instead of `topic`: a regular expression for the names of topics.", change=Change.BOOTSTRAP
+        None,
+        holds=Holds.NAME,
+        doc="Instead of `topic`: a regular expression for the names of topics.",
+        change=Change.BOOTSTRAP,
     )
     starting_offsets: str = field(
         "latest",
+        holds=Holds.TEXT,
         doc="Where the first run starts: `earliest`, `latest`, a time such as `2024-01-01T00:00:00Z`, or offsets as "
         'JSON, `{"views": {"0": 17}}`.',
         change=Change.BOOTSTRAP,
@@ -86,6 +96,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
     max_rows_per_batch: int | None = field(500_000, ge=1, doc="The most messages one batch reads.")
     columns: dict[str, Part] = field(
         default={},
+        holds=Holds.NAME,
         doc="Further columns, by what they hold of the message: key, topic, partition, offset, timestamp or headers.",
         change=Change.BOOTSTRAP,
     )
@@ -95,7 +106,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         "or the topic was made anew: stop, or go on with what there is.",
     )
     security: Security = field(Security(), doc="Encryption and login.")
-    options: dict[str, str] = field(default={}, doc=f"Options of the client: {', '.join(_OPTIONS)}.")
+    options: dict[str, str] = field(default={}, holds=Holds.TEXT, doc=f"Options of the client: {', '.join(_OPTIONS)}.")
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -184,7 +195,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
             raise PenstockError.of("COLUMN_REPEATED", node=context.node, column=taken[0])
         row = context.format.decode(F.col("value"), context)
         place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
-        further = [F.expr(_COLUMNS[part]).alias(name) for name, part in self.columns.items()]
+        further = [expression(_COLUMNS[part]).alias(name) for name, part in self.columns.items()]
         decoded = messages.select(row.alias("_row"), place.alias(PLACE), *further)
         return decoded.select(*(F.col("_row")[name].alias(name) for name in (*names, RAW)), *self.columns, PLACE)
 
@@ -192,7 +203,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         from penstock.components.shared.kafka_stream import Settings
 
         wanted = {"value", "topic", "partition", "offset", *self.columns.values()}
-        client = {"bootstrap.servers": self.bootstrap, **self.options, **self.security.for_c(context.folder)}
+        client = {"bootstrap.servers": reachable(self.bootstrap), **self.options, **self.security.for_c(context.folder)}
         return Settings(
             # After a restart of all brokers the client would otherwise forget them.
             {**client, "log_level": 0, "metadata.recovery.strategy": "none"},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.base import HEARTBEAT, RAW, ReadContext, Source
 from penstock.components.shared.malformed import unreadable_fields
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import Schema
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ eventTime: {column: ts}
 """
 
     row_schema: Schema = field(alias="schema", doc="Columns and their types.", change=Change.BOOTSTRAP)
-    rows: tuple[dict[str, Any] | str, ...] = field((), doc="Rows that are there from the start.")
+    rows: tuple[dict[str, Any] | str, ...] = field((), holds=Holds.TEXT, doc="Rows that are there from the start.")
 
     def read(self, context: ReadContext) -> DataFrame:
         spool = spool_folder(context.spool, context.node)

@@ -23,7 +23,7 @@ from penstock.components.shared.sql_tables import (
 from penstock.components.shared.sql_url import BadUrl
 from penstock.components.shared.sql_values import utc
 from penstock.errors import PenstockError, Problem, Severity, did_you_mean
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import Schema, quote
 from penstock.spec.units import Duration
 
@@ -74,21 +74,28 @@ eventTime: {column: updated_at, maxDelay: 1 minute}
 """
 
     url: str = field(
+        holds=Holds.ADDRESS,
         doc="Where the database is: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, mysql://… or sqlite:///FILE, "
         "relative to the pipeline file; the password is a secret.",
         change=Change.BOOTSTRAP, pattern=rf"^(postgres(ql)?://|mysql://|mariadb://|sqlite:///|{REFERENCE})",
     )  # fmt: skip
-    table: str = field(doc="The table or view, or `schema.table`.", change=Change.BOOTSTRAP, pattern=NAMES)
+    table: str = field(
+        holds=Holds.NAME, doc="The table or view, or `schema.table`.", change=Change.BOOTSTRAP, pattern=NAMES
+    )
     order: str | tuple[str, ...] = field(
+        holds=Holds.NAME,
         doc="The column by which rows are found, a time or a number that grows; more columns tell rows of one time "
         "apart, as the primary key does by itself.",
         change=Change.BOOTSTRAP,
     )
-    columns: tuple[str, ...] = field((), doc="The columns to read; default: all.", change=Change.BOOTSTRAP)
+    columns: tuple[str, ...] = field(
+        (), holds=Holds.NAME, doc="The columns to read; default: all.", change=Change.BOOTSTRAP
+    )
     every: Duration = field(Duration(10_000), doc="How often the table is looked at.")
     overlap: Duration = field(Duration(60_000), doc="How much later than its time or number a row may become visible.")
     starting_from: int | str = field(
         "earliest",
+        holds=Holds.TEXT,
         doc="Where the first run starts: `earliest`, `latest` for rows behind those that are there, or a value of the "
         "first column of `order`, such as `2024-01-01T00:00:00Z`.",
         change=Change.BOOTSTRAP,

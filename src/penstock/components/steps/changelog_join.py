@@ -16,7 +16,7 @@ from penstock.components.shared.kernel_inputs import (
 )
 from penstock.components.shared.two_sides import on_pairs, right_names, same_types, two_sides
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
@@ -43,29 +43,34 @@ from: accounts
 changelog_join: {with: limits, on: [account], version: changed_at, deleted: gone}
 """
 
-    other: str = field(alias="with", doc="The source or step to join with.", change=Change.LOSES_STATE)
+    other: str = field(
+        alias="with", holds=Holds.NAME, doc="The source or step to join with.", change=Change.LOSES_STATE
+    )
     on: tuple[str, ...] | dict[str, str] = field(
+        holds=Holds.NAME,
         doc="Columns that must be equal, the whole key of the second input: a list if they have the same names, else "
         "`{left: right}`.",
         change=Change.LOSES_STATE,
         min_length=1,
     )
     key: tuple[str, ...] = field(
-        (), doc="The key of the first input. Default: the columns of `on`.", change=Change.LOSES_STATE
+        (), holds=Holds.NAME, doc="The key of the first input. Default: the columns of `on`.", change=Change.LOSES_STATE
     )
     how: Literal["inner", "left"] = field("inner", doc="Whether rows of the first without a partner are in the table.")
     version: str | None = field(
-        None, doc="The column, of both inputs, that says which change is newer. Default: event time.",
+        None, holds=Holds.NAME, doc="The column, of both inputs, that says which change is newer. Default: event time.",
         change=Change.LOSES_STATE,
     )  # fmt: skip
     deleted: str | None = field(
-        None, doc="A boolean column, of both inputs or of one, that is true when the row is gone."
+        None, holds=Holds.NAME, doc="A boolean column, of both inputs or of one, that is true when the row is gone."
     )
     remember: Duration | None = field(
         None, doc="How long, in event time, deletions are remembered, so that an older change does not undo them. "
         "Default: for ever.",
     )  # fmt: skip
-    prefix: str = field("", doc="What is put before the names of the second's columns.", change=Change.BOOTSTRAP)
+    prefix: str = field(
+        "", holds=Holds.NAME, doc="What is put before the names of the second's columns.", change=Change.BOOTSTRAP
+    )
 
     def further_inputs(self) -> tuple[str, ...]:
         return (self.other,)

@@ -16,7 +16,7 @@ from penstock.components.shared.kernel_inputs import (
     time_column,
 )
 from penstock.errors import Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ from: views
 dedupe: {by: [id], within: 10 minutes}
 """
 
-    by: tuple[str, ...] = field(doc="Columns that together tell rows apart.", change=Change.LOSES_STATE, min_length=1)
+    by: tuple[str, ...] = field(
+        holds=Holds.NAME, doc="Columns that together tell rows apart.", change=Change.LOSES_STATE, min_length=1
+    )
     within: Duration | None = field(
         None, doc="How far apart in event time repetitions are caught. Default: the source's `maxDelay`."
     )

@@ -7,8 +7,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import CheckContext, Step, StepContext
+from penstock.components.shared.spark_sql import expression
 from penstock.errors import Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +29,9 @@ from: orders
 expect: {positive: amount > 0, has a customer: customer IS NOT NULL}
 """
 
-    expected: dict[str, str] = field(alias="rules", doc="SQL conditions by name.", change=Change.RESTART, min_length=1)
+    expected: dict[str, str] = field(
+        alias="rules", holds=Holds.SQL, doc="SQL conditions by name.", change=Change.RESTART, min_length=1
+    )
 
     def check(self, context: CheckContext) -> Iterator[Problem]:
         for name, rule in self.expected.items():
@@ -42,4 +45,4 @@ expect: {positive: amount > 0, has a customer: customer IS NOT NULL}
 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         (frame,) = inputs.values()
-        return reduce(lambda rows, rule: rows.where(rule), self.expected.values(), frame)
+        return reduce(lambda rows, rule: rows.where(expression(rule)), self.expected.values(), frame)

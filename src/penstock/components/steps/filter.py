@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import Step, StepContext
-from penstock.spec.fields import Change, field
+from penstock.components.shared.spark_sql import expression
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,8 +24,10 @@ from: views
 filter: article IS NOT NULL AND ms > 0
 """
 
-    where: str = field(doc="A boolean SQL expression over the columns.", change=Change.RESTART, min_length=1)
+    where: str = field(
+        holds=Holds.SQL, doc="A boolean SQL expression over the columns.", change=Change.RESTART, min_length=1
+    )
 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         (frame,) = inputs.values()
-        return frame.where(self.where)
+        return frame.where(expression(self.where))

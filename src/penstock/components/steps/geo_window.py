@@ -18,7 +18,7 @@ from penstock.components.shared.kernel_inputs import (
 )
 from penstock.components.shared.windows import check_lengths, window_state_after
 from penstock.errors import Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
@@ -41,17 +41,20 @@ from: requests
 geo_window: {lat: lat, lon: lon, resolution: 8, ring: 1, size: 1 minute, values: {demand: count(*)}}
 """
 
-    lat: str = field(doc="The column of the latitude, in degrees.", change=Change.LOSES_STATE)
-    lon: str = field(doc="The column of the longitude, in degrees.", change=Change.LOSES_STATE)
+    lat: str = field(holds=Holds.NAME, doc="The column of the latitude, in degrees.", change=Change.LOSES_STATE)
+    lon: str = field(holds=Holds.NAME, doc="The column of the longitude, in degrees.", change=Change.LOSES_STATE)
     resolution: int = field(8, doc="How fine the cells are, from 0 to 15.", ge=0, le=15, change=Change.LOSES_STATE)
     ring: int = field(1, doc="How many cells a row reaches in each direction.", ge=0, le=20, change=Change.BOOTSTRAP)
     size: Duration = field(doc="How long a window is.", change=Change.LOSES_STATE)
     slide: Duration | None = field(
         None, doc="How far apart windows start, if they overlap; at most `size`.", change=Change.LOSES_STATE
     )
-    by: tuple[str, ...] = field((), doc="Further columns to group by.", change=Change.LOSES_STATE)
+    by: tuple[str, ...] = field((), holds=Holds.NAME, doc="Further columns to group by.", change=Change.LOSES_STATE)
     values: dict[str, str] = field(
-        doc="Columns of the result, each an aggregate: `{demand: count(*)}`.", change=Change.BOOTSTRAP, min_length=1
+        holds=Holds.SQL,
+        doc="Columns of the result, each an aggregate: `{demand: count(*)}`.",
+        change=Change.BOOTSTRAP,
+        min_length=1,
     )
     emit: Literal["close", "update"] = field(
         "close", doc="`close`: final rows only; `update`: the new row whenever it changes, for sinks with a key."

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from penstock.access.limits import current
 from penstock.components.base import Carried, CheckContext, KernelInput, LookContext, Step, StepContext, resolve_path
 from penstock.components.shared.kernel_inputs import arrow_schema, key_column, key_labels, need_columns, time_column
 from penstock.components.shared.two_sides import on_pairs, right_names, same_types, two_sides
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, Config, field
+from penstock.spec.fields import Change, Config, Holds, field
 from penstock.spec.schema import Schema
 from penstock.spec.units import Duration
 
@@ -23,7 +26,9 @@ _KINDS = ("csv", "json", "parquet")
 class TableFile(Config):
     """A file that is read as a table, anew in each batch."""
 
-    path: str = field(doc="The file, or a folder of files, relative to the pipeline file.", min_length=1)
+    path: str = field(
+        holds=Holds.PATH, doc="The file, or a folder of files, relative to the pipeline file.", min_length=1
+    )
     format: Literal["csv", "json", "parquet"] | None = field(
         None, doc="How it is written. Default: what its name ends with."
     )
@@ -58,9 +63,12 @@ from: orders
 join: {with: payments, on: [order_id], how: left, within: [0 seconds, 10 minutes]}
 """
 
-    other: str | None = field(None, alias="with", doc="The source or step to join with.", change=Change.LOSES_STATE)
+    other: str | None = field(
+        None, alias="with", holds=Holds.NAME, doc="The source or step to join with.", change=Change.LOSES_STATE
+    )
     table: TableFile | None = field(None, doc="The table to join with, instead of `with`.")
     on: tuple[str, ...] | dict[str, str] = field(
+        holds=Holds.NAME,
         doc="Columns that must be equal: a list if they have the same names, else `{left: right}`.",
         change=Change.LOSES_STATE,
         min_length=1,
@@ -69,10 +77,13 @@ join: {with: payments, on: [order_id], how: left, within: [0 seconds, 10 minutes
         "inner", doc="Whether rows without a partner leave too: those of the first, the second, or both."
     )
     within: tuple[str, str] | None = field(
-        None, doc="How much later the second row may be than the first, from and to: `[-5 minutes, 1 hour]`.",
+        None, holds=Holds.TEXT,
+        doc="How much later the second row may be than the first, from and to: `[-5 minutes, 1 hour]`.",
         change=Change.BOOTSTRAP,
     )  # fmt: skip
-    prefix: str = field("", doc="What is put before the names of the second's columns.", change=Change.BOOTSTRAP)
+    prefix: str = field(
+        "", holds=Holds.NAME, doc="What is put before the names of the second's columns.", change=Change.BOOTSTRAP
+    )
 
     def further_inputs(self) -> tuple[str, ...]:
         return () if self.other is None else (self.other,)
@@ -203,12 +214,16 @@ def _table(table: TableFile, context: StepContext) -> DataFrame:
     from penstock.components.shared import table_file
 
     path = resolve_path(context.folder, table.path)
+    access = current()
+    limits = json.dumps(None if access is None else asdict(access.paths))
     context.spark.dataSource.register(table_file.TableFile)
-    reader = context.spark.read.format(table_file.FORMAT).options(path=path, kind=str(table.kind))
+    reader = context.spark.read.format(table_file.FORMAT).options(path=path, kind=str(table.kind), limits=limits)
     if table.table_schema is not None:
         return reader.schema(table.table_schema.ddl).load()
     try:
-        found = from_arrow_schema(table_file.read_table(path, str(table.kind)).schema)
+        found = from_arrow_schema(table_file.read_table(path, str(table.kind), table_file.limits_in(limits)).schema)
+    except PenstockError:
+        raise
     except Exception as error:
         raise PenstockError.of("TABLE_UNREADABLE", node=context.node, path=path, reason=error) from None
     return reader.schema(found).load()

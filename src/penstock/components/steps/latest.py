@@ -16,7 +16,7 @@ from penstock.components.shared.kernel_inputs import (
     time_column,
 )
 from penstock.errors import PenstockError
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
@@ -37,13 +37,17 @@ from: positions
 latest: {by: [vehicle]}
 """
 
-    by: tuple[str, ...] = field(doc="Columns that together are the key.", change=Change.LOSES_STATE, min_length=1)
+    by: tuple[str, ...] = field(
+        holds=Holds.NAME, doc="Columns that together are the key.", change=Change.LOSES_STATE, min_length=1
+    )
     order: tuple[str, ...] = field(
-        (), doc="Columns that say which row is newer, the first counts most. Default: event time.",
+        (), holds=Holds.NAME, doc="Columns that say which row is newer, the first counts most. Default: event time.",
         change=Change.LOSES_STATE,
     )  # fmt: skip
     deleted: str | None = field(
-        None, doc="A boolean column that is true when the key is gone; its row leaves once more, and says so."
+        None,
+        holds=Holds.NAME,
+        doc="A boolean column that is true when the key is gone; its row leaves once more, and says so.",
     )
     forget: Duration | None = field(
         None, doc="How long after its last row, in event time, a key is forgotten. Default: never."

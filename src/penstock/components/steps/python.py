@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from penstock.components.base import ERROR, RAW, CheckContext, Step, StepContext
 from penstock.components.shared.arrow import Batches, in_arrow
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import Schema
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ python: {function: "mypipeline.steps:clean", over: frame}
 """
 
     function: str = field(
-        doc="`module:function`; the module lies beside the pipeline file or is installed.",
+        holds=Holds.CODE, doc="`module:function`; the module lies beside the pipeline file or is installed.",
         change=Change.RESTART, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
     )  # fmt: skip
     over: Literal["frame", "arrow"] = field("frame", doc="What the function works on.", change=Change.RESTART)

@@ -16,7 +16,7 @@ from penstock.components.shared.kernel_inputs import (
     time_column,
 )
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
@@ -41,10 +41,15 @@ from: views
 rolling: {by: [user], over: 7 days, values: {articles_7d: count_distinct(article), views_7d: count(*)}}
 """
 
-    by: tuple[str, ...] = field((), doc="Columns that together are the key.", change=Change.LOSES_STATE)
+    by: tuple[str, ...] = field(
+        (), holds=Holds.NAME, doc="Columns that together are the key.", change=Change.LOSES_STATE
+    )
     over: Duration = field(doc="How far back each row looks.", change=Change.BOOTSTRAP)
     values: dict[str, str] = field(
-        doc="Columns that are added, each an aggregate: `{views_7d: count(*)}`.", change=Change.BOOTSTRAP, min_length=1
+        holds=Holds.SQL,
+        doc="Columns that are added, each an aggregate: `{views_7d: count(*)}`.",
+        change=Change.BOOTSTRAP,
+        min_length=1,
     )
     emit: Literal["complete", "at once"] = field(
         "complete", change=Change.LOSES_STATE,

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import CheckContext, Step, StepContext
+from penstock.components.shared.spark_sql import expression
 from penstock.components.steps.filter import Filter
 from penstock.errors import Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,9 +38,13 @@ route:
 """
 
     to: dict[str, str | tuple[str, ...]] = field(
-        doc="Outputs by name: a condition, a value of `by` or a list of them, or `otherwise`.", min_length=1
+        holds=Holds.SQL,
+        doc="Outputs by name: a condition, a value of `by` or a list of them, or `otherwise`.",
+        min_length=1,
     )
-    by: str | None = field(None, doc="The column whose value decides, as text.", change=Change.RESTART)
+    by: str | None = field(
+        None, holds=Holds.NAME, doc="The column whose value decides, as text.", change=Change.RESTART
+    )
     each: Literal["first", "all"] = field(
         "first", doc="Whether a row goes to the first output that takes it, or to all."
     )
@@ -60,7 +65,7 @@ route:
 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         (frame,) = inputs.values()
-        return frame if OTHERWISE in self.to.values() else frame.where(_any(self._conditions().values()))
+        return frame if OTHERWISE in self.to.values() else frame.where(expression(_any(self._conditions().values())))
 
     def outputs(self) -> Mapping[str, Step]:
         return {name: Filter(where=condition) for name, condition in self._exclusive().items()}

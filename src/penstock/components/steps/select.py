@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from penstock.components.base import Step, StepContext
-from penstock.spec.fields import Change, field
+from penstock.components.shared.spark_sql import expression
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.schema import quote
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ select: {user: user, seconds: ms / 1000, day: date(ts)}
 """
 
     columns: dict[str, str] | tuple[str, ...] = field(
-        doc="A list of column names, or a mapping of new names to SQL expressions.",
+        holds=Holds.SQL, doc="A list of column names, or a mapping of new names to SQL expressions.",
         change=Change.BOOTSTRAP, min_length=1,
     )  # fmt: skip
 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
         (frame,) = inputs.values()
         if isinstance(self.columns, dict):
-            return frame.selectExpr(*(f"({text}) AS {quote(name)}" for name, text in self.columns.items()))
+            return frame.select(*(expression(f"({text}) AS {quote(name)}") for name, text in self.columns.items()))
         return frame.select(*(quote(name) for name in self.columns))

@@ -12,9 +12,10 @@ from penstock.components.base import Carried, KernelInput, Step, StepContext
 from penstock.components.shared.aggregates import Written, argument_columns
 from penstock.components.shared.event_time import DELAY, shift_of
 from penstock.components.shared.kernel_inputs import REPLAYED, arrow_schema, key_column, key_labels, time_column
+from penstock.components.shared.spark_sql import expression, queried
 from penstock.components.shared.sql_window import CALL, KEY, WINDOW, WindowQuery, understand
 from penstock.errors import PenstockError
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,12 +35,13 @@ class Sql(Step):
     """A Spark SQL query. Each input is a table under its own name.
 
     Windowed aggregation (`GROUP BY window(ts, '1 minute')`) gives a row when the watermark has passed the window's
-    end. Only queries are allowed: no commands, and no tables but the inputs.
+    end. Only queries are allowed: no commands, no tables but the inputs, and no functions that call Java, read files or
+    tell about the server, in this step as in every field with SQL. A `python` step may do such things.
 
     Over one input, windows of its event time with `count`, `sum`, `avg`, `min`, `max`, `stddev`, `percentile`,
     `count(DISTINCT ...)` and `approx_count_distinct` are computed like a `window` step, and `late` means the same
-    there. Other queries run on Spark's own operators, which drop late rows and count them; `penstock explain` tells
-    which way a query runs.
+    there. Other queries run on Spark's own operators, which drop late rows; the ledger counts these, and any other
+    `late` is refused there. `penstock explain` tells which way a query runs.
     """
 
     name: ClassVar[str] = "sql"
@@ -51,11 +53,11 @@ sql: SELECT user, article, ms / 1000 AS seconds FROM views WHERE article IS NOT 
 """
 
     query: Annotated[str, AfterValidator(str.rstrip)] = field(
-        doc="The query, in Spark SQL.", change=Change.LOSES_STATE, min_length=1
+        holds=Holds.SQL, doc="The query, in Spark SQL.", change=Change.LOSES_STATE, min_length=1
     )
 
     def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
-        return _queried(self.query, inputs)
+        return queried(self.query, inputs)
 
     def carried(self, inputs: Mapping[str, DataFrame], context: StepContext) -> Carried | None:
         from pyspark.errors import PySparkException
@@ -70,21 +72,6 @@ sql: SELECT user, article, ms / 1000 AS seconds FROM views WHERE article IS NOT 
             return None
 
 
-def _queried(query: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    # The rows of a batch belong to a session of the query's own, and a view is known only in that of its rows.
-    session = next(iter(inputs.values())).sparkSession
-    # Spark runs commands as soon as they are given to spark.sql(); parseQuery takes nothing but a query.
-    session._jsparkSession.sessionState().sqlParser().parseQuery(query)
-    for name, frame in inputs.items():
-        # An output of a step has a dot in its name, and is one name nevertheless.
-        frame.createOrReplaceTempView(f"`{name}`")
-    try:
-        return session.sql(query)
-    finally:
-        for name in inputs:
-            session.catalog.dropTempView(f"`{name}`")
-
-
 # --- on the window kernel ----------------------------------------------------------------------------------
 
 
@@ -96,8 +83,8 @@ def _carried(text: str, name: str, frame: DataFrame, context: StepContext) -> Ca
     query = _understood(text, name, frame, context)
     if query is None:
         return None
-    native = _queried(text, {name: frame})
-    restated = _queried(query.restated, {name: frame})
+    native = queried(text, {name: frame})
+    restated = queried(query.restated, {name: frame})
     if not _same(native, restated) or _repeats(native.columns):
         return None
     rows = _Rows(query, name, frame, context)
@@ -148,12 +135,12 @@ class _Rows:
 
         self.query = query
         self.input = frame
-        self.source = frame if query.where is None else frame.where(query.where)
+        self.source = frame if query.where is None else frame.where(expression(query.where))
         written = [call.written for call in query.calls] or [Written(_ROWS, "count", None)]
         arguments, self.aggregates = argument_columns(self.source, context.node, written)
         time = time_column(frame, context, name)
         self.keys = tuple(f"{KEY}{number}" for number in range(len(query.keys)))
-        keys = [F.expr(key).alias(name) for name, key in zip(self.keys, query.keys, strict=True)]
+        keys = [expression(key).alias(name) for name, key in zip(self.keys, query.keys, strict=True)]
         replayed = [REPLAYED] if REPLAYED in frame.columns else []
         self.frame = self.source.select(time, *replayed, *keys, *arguments.values())
         others = [item for item in self.frame.columns if item not in self.keys]
@@ -179,11 +166,10 @@ class _Rows:
 
     def call_types(self) -> dict[str, DataType]:
         """The types that Spark gives to the aggregates."""
-        from pyspark.sql import functions as F
 
         if not self.query.calls:
             return {}
-        calls = [F.expr(call.native).alias(call.written.name) for call in self.query.calls]
+        calls = [expression(call.native).alias(call.written.name) for call in self.query.calls]
         return {item.name: item.dataType for item in self.input.groupBy().agg(*calls).schema}
 
     def are_plain(self) -> bool:
@@ -223,10 +209,10 @@ class _Result:
         calls = [F.col(item).cast(kind).alias(item) for item, kind in self.calls.items()]
         parts = rows.select(*keys, bounds.alias(WINDOW), *calls)
         if self.query.having is not None:
-            parts = parts.where(self.query.having)
+            parts = parts.where(expression(self.query.having))
         return parts.select(
             *(
-                F.expr(text).alias(item.name, metadata=_without_time(item.metadata or {}))
+                expression(text).alias(item.name, metadata=_without_time(item.metadata or {}))
                 for text, item in zip(self.query.columns, self.native, strict=True)
             )
         )

@@ -16,13 +16,13 @@ from penstock.components.shared.kernel_inputs import (
     time_column,
 )
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ORDER = re.compile(r"(?P<column>.+?)(?:\s+(?P<way>asc|desc))?", re.IGNORECASE)
+_ORDER = re.compile(r"(?P<column>.+?)(?:(?<!\s)\s+(?P<way>asc|desc))?", re.IGNORECASE)
 _ADDED = ("window_start", "window_end", "rank")
 
 
@@ -43,9 +43,10 @@ top_n: {size: 10 minutes, by: [auction], order: [price desc], n: 3}
 
     size: Duration = field(doc="How long a window is.", change=Change.LOSES_STATE)
     by: tuple[str, ...] = field(
-        (), doc="Columns to group by; none ranks all rows of a window.", change=Change.LOSES_STATE
+        (), holds=Holds.NAME, doc="Columns to group by; none ranks all rows of a window.", change=Change.LOSES_STATE
     )
     order: tuple[str, ...] = field(
+        holds=Holds.NAME,
         doc="Columns that rank rows, the first counts most: `[price desc, name]`.",
         min_length=1,
         change=Change.BOOTSTRAP,

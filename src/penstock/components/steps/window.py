@@ -15,9 +15,10 @@ from penstock.components.shared.kernel_inputs import (
     only,
     time_column,
 )
+from penstock.components.shared.spark_sql import expression
 from penstock.components.shared.windows import check_lengths, window_state_after
 from penstock.errors import PenstockError, Problem
-from penstock.spec.fields import Change, field
+from penstock.spec.fields import Change, Holds, field
 from penstock.spec.units import Duration
 
 if TYPE_CHECKING:
@@ -54,12 +55,17 @@ window: {size: 1 minute, by: [article], values: {views: count(*), readers: count
         None, doc="Instead of `size`: how long no row may come before a session ends.", change=Change.LOSES_STATE
     )
     by: tuple[str, ...] = field(
-        (), doc="Columns to group by; none gives one row per window.", change=Change.LOSES_STATE
+        (), holds=Holds.NAME, doc="Columns to group by; none gives one row per window.", change=Change.LOSES_STATE
     )
     values: dict[str, str] = field(
-        doc="Columns of the result, each an aggregate: `{views: count(*)}`.", change=Change.BOOTSTRAP, min_length=1
+        holds=Holds.SQL,
+        doc="Columns of the result, each an aggregate: `{views: count(*)}`.",
+        change=Change.BOOTSTRAP,
+        min_length=1,
     )
-    having: str | None = field(None, doc="A SQL condition on the result; rows for which it is not true are left out.")
+    having: str | None = field(
+        None, holds=Holds.SQL, doc="A SQL condition on the result; rows for which it is not true are left out."
+    )
     emit: Literal["close", "update"] = field(
         "close", doc="`close`: final rows only; `update`: the new row whenever it changes, for sinks with a key."
     )
@@ -93,7 +99,7 @@ window: {size: 1 minute, by: [article], values: {views: count(*), readers: count
         kernel = self._kernel(rows, aggregates, context)
 
         def finish(result: DataFrame) -> DataFrame:
-            return result if self.having is None else result.where(self.having)
+            return result if self.having is None else result.where(expression(self.having))
 
         return Carried(
             kernel,

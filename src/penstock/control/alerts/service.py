@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from penstock.control.alerts.notify.channels import Channel
 from penstock.control.alerts.notify.courier import Courier
 from penstock.control.alerts.rules import rules_of
 from penstock.control.alerts.watch import Change, Watch, Watched
+from penstock.control.clock import Clock, Moments
 from penstock.control.samples import Seen
 from penstock.control.store import history, pipelines
 from penstock.control.store.alerting import AlertingStore
@@ -20,6 +21,8 @@ from penstock.spec.alerts import Alert
 from penstock.spec.secrets import hide
 
 LOOK_SECONDS = 10.0
+_Known = tuple[dt.datetime | None, int]
+"""When a pipeline was made, and its version: another of its name has versions of the same numbers."""
 
 
 class AlertService:
@@ -30,17 +33,20 @@ class AlertService:
         store: Store,
         seen: Callable[[], list[Seen]],
         channels: Mapping[str, Channel],
-        now: Callable[[], dt.datetime],
+        clock: Clock,
         acts: Callable[[], bool] = lambda: True,
+        channels_of: Callable[[Seen], Collection[str]] | None = None,
     ) -> None:
         self._store = store
         self._acts = acts
         self._seen = seen
-        self._now = now
+        self._moments = Moments(clock)
         self._alerting = AlertingStore(store)
-        self._watch = Watch(self._alerting, channels)
-        self._courier = Courier(self._alerting, channels, now)
-        self._rules: dict[str, tuple[int, dict[str, Alert]]] = {}
+        self._channels_of = channels_of or (lambda _: tuple(channels))
+        """The names of those by which the alerts of a pipeline may be told."""
+        self._watch = Watch(self._alerting, channels, self._moments.of)
+        self._courier = Courier(self._alerting, channels, clock.now)
+        self._rules: dict[str, tuple[_Known, dict[str, Alert]]] = {}
         """Of each pipeline the alerts of a version."""
         self._over = threading.Event()
         self.trouble: str | None = None
@@ -67,9 +73,13 @@ class AlertService:
         """Evaluates all alerts once, and notes what has changed as events."""
         found = self._seen()
         rules = self._current_rules(found)
-        watched = [Watched(each.name, rules[each.name], each.sample, each.reason, each.labels) for each in found]
-        now = self._now()
+        watched = [
+            Watched(each.name, rules[each.name], each.sample, each.reason, each.labels, self._channels_of(each))
+            for each in found
+        ]
+        now = self._moments.clock.now()
         changes = self._watch.look(watched, now)
+        self._moments.keep(self._watch.opened)
         if changes:
             with self._store.writing() as connection:
                 for change in changes:
@@ -80,12 +90,13 @@ class AlertService:
 
     def _current_rules(self, found: list[Seen]) -> dict[str, dict[str, Alert]]:
         """The alerts of each pipeline; a version is read once."""
-        missing = [each for each in found if self._rules.get(each.name, (0, {}))[0] != each.version]
+        known = {name: of for name, (of, _) in self._rules.items()}
+        missing = [each for each in found if known.get(each.name) != (each.made, each.version)]
         if missing:
             with self._store.reading() as connection:
                 for each in missing:
                     document = pipelines.version(connection, each.name, each.version).document
-                    self._rules[each.name] = (each.version, rules_of(alerts_in(document)))
+                    self._rules[each.name] = ((each.made, each.version), rules_of(alerts_in(document)))
         names = {each.name for each in found}
         self._rules = {name: rules for name, rules in self._rules.items() if name in names}
         return {name: rules for name, (_, rules) in self._rules.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,8 @@ class Watched:
     sample: Sample
     reason: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    channels: Collection[str] | None = None
+    """By which its alerts may be told; None for all that there are."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,30 @@ class Change:
     evidence: str
 
 
+Timed = Callable[[str, dt.datetime], dt.datetime]
+"""When something happened on a steady clock, by the name under which that is kept and its time of day."""
+
+
+def as_written(thing: str, label: dt.datetime) -> dt.datetime:
+    """For a clock that nobody sets."""
+    return label
+
+
 class Watch:
     """Looks at pipelines. What it knows of earlier looks is in the store, so it goes on after a restart."""
 
-    def __init__(self, store: AlertStore, channels: Mapping[str, Channel]) -> None:
+    def __init__(self, store: AlertStore, channels: Mapping[str, Channel], timed: Timed = as_written) -> None:
         self._store = store
         self._channels = channels
+        self._timed = timed
+        self.opened: frozenset[str] = frozenset()
+        """The names under which times of alerts are kept that were open at the last look."""
 
     def look(self, watched: Iterable[Watched], now: dt.datetime) -> list[Change]:
         """Evaluates all alerts once; gives back what has changed."""
         found = {(each.pipeline, rule): (each, alert) for each in watched for rule, alert in each.rules.items()}
         opened = {(alert.pipeline, alert.rule): alert for alert in self._store.open()}
+        self.opened = frozenset(_name(alert) for alert in opened.values())
         silences = self._store.silences(now)
         changes = []
         for (pipeline, rule), (each, alert) in found.items():
@@ -75,7 +90,8 @@ class Watch:
         assert alert.when is not None
         value = value_of(alert.when, each.sample)
         before = known.state if known else OK
-        after, transition = step(before, alert.when.holds(value), now, dt.timedelta(milliseconds=alert.for_.millis))
+        hold_for = dt.timedelta(milliseconds=alert.for_.millis)
+        after, transition = self._step(known, alert.when.holds(value), now, hold_for)
         if known is not None and transition is Transition.RESOLVED:
             said = hide(after_all(alert.when, value))
             self._store.resolve(known.id, now, _message(each, alert, before, transition, said, now))
@@ -96,6 +112,26 @@ class Watch:
             self._tell(each, alert, identity, known, after, said, now)
         return transition, said
 
+    def _step(
+        self, known: OpenAlert | None, holds: bool, now: dt.datetime, hold_for: dt.timedelta
+    ) -> tuple[AlertState, Transition | None]:
+        """For how long something has held is told by the steady clock; what is kept are times of day."""
+        if known is None:
+            return step(OK, holds, now, hold_for)
+        before, moment = known.state, self._timed("now", now)
+        since, calm_since = (
+            None if label is None else self._timed(_name(known), label) for label in (before.since, before.calm_since)
+        )
+        after, transition = step(AlertState(before.phase, since, calm_since), holds, moment, hold_for)
+        return (
+            AlertState(
+                after.phase,
+                None if after.since is None else before.since if after.since == since else now,
+                None if after.calm_since is None else before.calm_since if after.calm_since == calm_since else now,
+            ),
+            transition,
+        )
+
     def _tell(
         self,
         each: Watched,
@@ -108,7 +144,10 @@ class Watch:
     ) -> None:
         """Also in later looks: a silence may have ended, or the server may have been cut off."""
         told = known.told if known else frozenset()
-        missing = [name for name in channels_for(alert, self._channels) if name not in told]
+        allowed = {
+            name: channel for name, channel in self._channels.items() if each.channels is None or name in each.channels
+        }
+        missing = [name for name in channels_for(alert, allowed) if name not in told]
         if missing:
             self._store.tell(identity, missing, now, _message(each, alert, state, Transition.FIRING, said, now))
 
@@ -123,6 +162,10 @@ class Watch:
         )
         self._store.resolve(alert.id, now, told.as_dict())
         return [Change(alert.pipeline, alert.rule, alert.severity, Transition.RESOLVED, _GONE)]
+
+
+def _name(alert: OpenAlert) -> str:
+    return f"alert {alert.id}"
 
 
 def _message(

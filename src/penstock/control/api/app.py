@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
@@ -16,6 +16,7 @@ from penstock import __version__
 from penstock.control.api import problems
 from penstock.control.api.guard import refuse_open_routes
 from penstock.control.api.middleware import BodyLimit, SafeHeaders
+from penstock.control.api.proxies import TrustedProxies
 from penstock.control.api.routes import (
     access,
     alerts,
@@ -30,6 +31,7 @@ from penstock.control.api.routes import (
     login,
     operations,
     pipelines,
+    projects,
     reference,
     remembered,
     rows,
@@ -38,8 +40,7 @@ from penstock.control.api.routes import (
 )
 from penstock.control.api.services import Services
 
-_THREADS = 8
-_TURN = 0.001
+_TURN = 0.0005
 """Seconds after which a thread makes room for another."""
 _COLLECTED_AFTER = (2_000, 10, 500)
 """New objects until the young are looked at, and how often that until the older and the old are. To look through all
@@ -60,13 +61,13 @@ def create_app(services: Services) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
-        lifespan=_few_threads,
+        lifespan=_prepared,
     )
     app.state.services = services
-    app.state.streams = 0
+    app.state.streams = Counter[str]()
     guarded = (
         *(pipelines, savepoints, operations, cutover, remembered, rows, apply, drafts),
-        *(history, charts, live, alerts, access, targets, reference),
+        *(history, charts, live, alerts, access, projects, targets, reference),
     )
     further = (health.router, health.guarded, login.router, login.guarded, console.router)
     for router in (*(part.router for part in guarded), *further):
@@ -74,15 +75,15 @@ def create_app(services: Services) -> FastAPI:
     problems.install(app)
     app.add_middleware(BodyLimit, limit=services.config.limits.body)
     app.add_middleware(SafeHeaders, secure=services.secure)
+    app.add_middleware(TrustedProxies, networks=services.config.trusted_proxies)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     refuse_open_routes(app, PUBLIC)
     return app
 
 
 @asynccontextmanager
-async def _few_threads(app: FastAPI) -> AsyncIterator[None]:
-    """Many threads that compute wait for each other, and all requests with them; few that take turns quickly do not."""
-    to_thread.current_default_thread_limiter().total_tokens = _THREADS
+async def _prepared(app: FastAPI) -> AsyncIterator[None]:
+    """Threads that take turns quickly let the event loop, on which all requests meet, go on within a short time."""
     sys.setswitchinterval(_TURN)
     gc.set_threshold(*_COLLECTED_AFTER)
     gc.freeze()

@@ -98,6 +98,10 @@ class RescaleRequest(Asked):
     partitions: Annotated[int, Field(ge=1, le=4096)]
 
 
+class AcceptGapRequest(Asked):
+    sink: Annotated[str, Field(min_length=1, max_length=200, description="The sink, as `SINK_BEHIND` names it.")]
+
+
 class UpgradeRequest(Asked):
     lose: Lose = Field(default_factory=list, description="Sources and steps whose state may be given up.")
     bootstrap: Lose = Field(
@@ -136,6 +140,7 @@ class TokenRequest(Asked):
     name: Word
     role: Role
     scope: Labels = Field(default_factory=dict, description="Only pipelines with all these labels.")
+    project: Word | None = Field(None, description="Only pipelines of this project, in place of `scope`.")
     lasts: Word | None = Field("90 days", description="How long it is valid; null for ever.")
 
 

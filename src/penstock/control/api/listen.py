@@ -19,6 +19,9 @@ def listen(host: str, port: int, *, tls: bool, insecure: bool) -> socket.socket:
         raise _taken(host, port, error) from None
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # A client that does not take what was sent to it is gone.
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
         found.bind(address)
         found.listen(128)
     except OSError as error:

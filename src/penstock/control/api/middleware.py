@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
+import anyio
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,12 +28,16 @@ _PAGE_POLICY = (
 )
 
 
-class TooLarge(Exception):
-    """More came than the limit."""
+BODY_SECONDS = 60.0
+"""How long the body of a request may take."""
+
+
+class Refused(Exception):
+    """More came than the limit, or too slowly."""
 
 
 class BodyLimit:
-    """Refuses larger requests, whether they tell their size or not."""
+    """Refuses larger requests, whether they tell their size or not, and those that come too slowly."""
 
     def __init__(self, app: ASGIApp, limit: Size) -> None:
         self._app = app
@@ -42,33 +48,43 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         told = dict(scope["headers"]).get(b"content-length", b"0")
-        if not told.isdigit() or int(told) > self._limit.bytes:
-            await self._refuse(scope, receive, send)
+        if not told.isdigit() or len(told) > 15 or int(told) > self._limit.bytes:
+            await self._refuse(self._too_large(), scope, receive, send)
             return
+        until, complete, refused = anyio.current_time() + BODY_SECONDS, False, None
         count, begun = 0, False
 
         async def counted() -> Message:
-            nonlocal count
-            message = await receive()
+            nonlocal count, complete, refused
+            message: Message | None = None
+            with anyio.CancelScope(deadline=math.inf if complete else until):
+                message = await receive()
+            if message is None:
+                refused = PenstockError.of("REQUEST_TOO_SLOW", seconds=int(BODY_SECONDS))
+                raise Refused
+            complete = not message.get("more_body", False)
             count += len(message.get("body", b""))
             if count > self._limit.bytes:
-                raise TooLarge
+                refused = self._too_large()
+                raise Refused
             return message
 
-        async def unless_too_large(message: Message) -> None:
+        async def unless_refused(message: Message) -> None:
             # Whoever reads the body may have an answer of their own to what `counted` raises.
             nonlocal begun
-            if begun or count <= self._limit.bytes:
+            if begun or refused is None:
                 begun = True
                 await send(message)
 
-        with suppress(TooLarge):
-            await self._app(scope, counted, unless_too_large)
-        if count > self._limit.bytes and not begun:
-            await self._refuse(scope, receive, send)
+        with suppress(Refused):
+            await self._app(scope, counted, unless_refused)
+        if refused is not None and not begun:
+            await self._refuse(refused, scope, receive, send)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = PenstockError.of("REQUEST_TOO_LARGE", limit=self._limit)
+    def _too_large(self) -> PenstockError:
+        return PenstockError.of("REQUEST_TOO_LARGE", limit=self._limit)
+
+    async def _refuse(self, error: PenstockError, scope: Scope, receive: Receive, send: Send) -> None:
         await answer(error, scope["path"], {"Connection": "close"})(scope, receive, send)
 
 
@@ -93,7 +109,7 @@ class SafeHeaders:
                 headers.setdefault("Content-Security-Policy", _API_POLICY if api else _PAGE_POLICY)
                 if api:
                     headers.setdefault("Cache-Control", "no-store")
-                if self._secure:
+                if self._secure or scope.get("scheme") == "https":
                     headers.setdefault("Strict-Transport-Security", "max-age=31536000")
                 begun.append(True)
             await send(message)

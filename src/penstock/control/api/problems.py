@@ -25,14 +25,21 @@ _STATUS = {
     "CODE_NOT_ALLOWED": 403,
     "REFUSED": 409,
     "STALE_REVISION": 412,
+    "REQUEST_TOO_SLOW": 408,
     "REQUEST_TOO_LARGE": 413,
     "REQUEST_INVALID": 422,
     "TOO_MANY_ATTEMPTS": 429,
+    "TOO_MANY_REQUESTS": 429,
     "INTERNAL": 500,
-    "BENCH_BUSY": 503,
+    "SERVER_BUSY": 503,
     "STORE_DOWN": 503,
     "STORE_UNUSABLE": 503,
 }
+_WAIT = ("TOO_MANY_ATTEMPTS", "TOO_MANY_REQUESTS", "SERVER_BUSY")
+"""They say in `Retry-After` when another try is worth it."""
+_MOST_SHOWN = 200
+_LONGEST = 2_000
+"""Characters of a parameter: what a message shows of what was sent."""
 
 
 class ProblemItem(BaseModel):
@@ -62,7 +69,7 @@ class ProblemDetails(BaseModel):
 _SCHEMA = "#/components/schemas/ProblemDetails"
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": {"$ref": _SCHEMA}}}}
-    for status in (400, 401, 403, 404, 405, 409, 412, 413, 422, 429, 500, 503)
+    for status in (400, 401, 403, 404, 405, 408, 409, 412, 413, 422, 429, 500, 503)
 }  # fmt: skip
 """What any route may answer when it cannot do what was asked."""
 
@@ -92,9 +99,24 @@ def answer(error: PenstockError, path: str, headers: Mapping[str, str] | None = 
     extra = dict(headers or {})
     if status == 401:
         extra["WWW-Authenticate"] = "Bearer"
-    if first.code == "TOO_MANY_ATTEMPTS":
+    if first.code in _WAIT:
         extra["Retry-After"] = str(first.params["seconds"])
     return JSONResponse(content, status, extra, media_type=MEDIA_TYPE)
+
+
+def shortened(error: PenstockError) -> PenstockError:
+    """The error with as many problems, and as much of each, as an answer shows."""
+    found = [
+        Problem(one.code, {key: _cut(value) for key, value in one.params.items()}, one.location, one.at)
+        for one in error.problems[:_MOST_SHOWN]
+    ]
+    left = len(error.problems) - _MOST_SHOWN
+    return PenstockError([*found, Problem("MORE_PROBLEMS", {"count": left})] if left > 0 else found)
+
+
+def _cut(value: Any) -> Any:
+    text = value if isinstance(value, int | float) else str(value)
+    return text if not isinstance(text, str) or len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def install(app: FastAPI) -> None:
@@ -111,8 +133,8 @@ async def _told(request: Request, error: Exception) -> JSONResponse:
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     problems = [
-        Problem("REQUEST_INVALID", {"reason": f"{'.'.join(map(str, item['loc']))}: {item['msg']}"})
-        for item in error.errors()
+        Problem("REQUEST_INVALID", {"reason": f"{'.'.join(map(str, item['loc']))[:200]}: {item['msg'][:500]}"})
+        for item in error.errors()[:_MOST_SHOWN]
     ]
     found = answer(PenstockError(problems), request.url.path)
     if any(item["type"] == "json_invalid" for item in error.errors()):

@@ -6,11 +6,16 @@ import json
 from typing import Any, cast
 
 from penstock.control.api.guard import visible
+from penstock.control.api.queues import SIZES, Kind
 from penstock.control.api.services import Services
-from penstock.control.asking import NoAnswer, ask
+from penstock.control.asking import Busy, NoAnswer, ask
 from penstock.control.auth.roles import Grant
+from penstock.control.launch.granted import access_of
+from penstock.control.launch.limits import QUESTION
 from penstock.control.store import pipelines
 from penstock.errors import CODES, PenstockError, Problem
+from penstock.reports.codec import plain
+from penstock.spec.secrets import references_in
 
 _PATIENCE = 60.0
 _ASKED = "penstock.runner.asked"
@@ -27,9 +32,15 @@ def asked_of_state(
     state = services.folder.state(name)
     if not state.is_dir():
         raise PenstockError.of("STATE_MISSING", name=name, path=_shown(services, str(state)))
-    question = {"verb": verb, "name": name, "document": document, "state": str(state), **more}
+    policy = services.policies.of(services.project_of(known))
+    limits = {"folder": str(policy.folder), "access": plain(policy.access.with_own(state.parent))}
+    question = {"verb": verb, "name": name, "document": document, "state": str(state), **limits, **more}
+    access = access_of(policy, references_in(document), QUESTION)
     try:
-        found = ask(_ASKED, [], services.folder.path, patience, json.dumps(question, default=str))
+        asked = json.dumps(question, default=str)
+        found = ask(policy.launcher, _ASKED, [], access, patience, asked, own=[state])
+    except Busy:
+        raise PenstockError.of("SERVER_BUSY", kind=Kind.STATE, seconds=SIZES[Kind.STATE].retry) from None
     except NoAnswer as reason:
         raise PenstockError.of("LEDGER_NOT_READ", name=name, reason=reason) from None
     if "answer" not in found:

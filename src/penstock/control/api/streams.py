@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio import to_thread
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from penstock.control.api.guard import bearer
+from penstock.control.api.guard import bearer, caller_of
+from penstock.control.api.queues import Kind
 from penstock.control.api.services import Services
+from penstock.control.auth.roles import Grant
 from penstock.errors import PenstockError
 
 EVERY = 1.0
-_CHECKED = dt.timedelta(seconds=30)
+_CHECKED_SECONDS = 30.0
+_SEND_SECONDS = 30.0
+"""A client that takes nothing for so long is cut off."""
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "Events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 }
@@ -37,36 +41,53 @@ class News:
         return ServerSentEvent(json.dumps(self.data, default=str, ensure_ascii=False), event=self.kind, id=self.id)
 
 
-def streamed(request: Request, services: Services, look: Callable[[], Iterable[News]]) -> EventSourceResponse:
+def streamed(
+    request: Request, services: Services, grant: Grant, look: Callable[[], Iterable[News]]
+) -> EventSourceResponse:
     """A stream of what `look` finds new each time; raises REFUSED if too many are open."""
-    if request.app.state.streams >= services.config.limits.streams:
-        raise PenstockError.of("REFUSED", reason="too many streams are open", advice="Close some, or try later.")
+    open_ones, limits, caller = _open_streams(request), services.config.limits, caller_of(grant)
+    if open_ones.total() >= limits.streams or open_ones[caller] >= limits.streams_each:
+        whose = "" if open_ones[caller] < limits.streams_each else " with this token"
+        raise PenstockError.of(
+            "REFUSED", reason=f"too many streams are open{whose}", advice="Close some, or try later."
+        )
     token, _ = bearer(request)
-    return EventSourceResponse(_events(request, services, token, look), ping=15)
+    events = _events(request, services, token, caller, look)
+    return EventSourceResponse(events, ping=15, send_timeout=_SEND_SECONDS)
 
 
 async def _events(
-    request: Request, services: Services, token: str, look: Callable[[], Iterable[News]]
+    request: Request, services: Services, token: str, caller: str, look: Callable[[], Iterable[News]]
 ) -> AsyncIterator[ServerSentEvent]:
-    checked = services.now()
-    async with _counted(request):
+    checked = time.monotonic()
+    queue = services.queues[Kind.STREAMS]
+    async with _counted(request, caller):
         while not await request.is_disconnected():
-            if services.now() - checked >= _CHECKED:
-                if not await to_thread.run_sync(_still_valid, services, token):
+            if time.monotonic() - checked >= _CHECKED_SECONDS:
+                if not await queue.run(caller, lambda: _still_valid(services, token)):
                     return
-                checked = services.now()
-            for news in await to_thread.run_sync(_looked, look):
+                checked = time.monotonic()
+            for news in await queue.run(caller, lambda: _looked(look)):
                 yield news.event()
             await anyio.sleep(EVERY)
 
 
 @asynccontextmanager
-async def _counted(request: Request) -> AsyncIterator[None]:
-    request.app.state.streams += 1
+async def _counted(request: Request, caller: str) -> AsyncIterator[None]:
+    open_ones = _open_streams(request)
+    open_ones[caller] += 1
     try:
         yield
     finally:
-        request.app.state.streams -= 1
+        open_ones[caller] -= 1
+        if not open_ones[caller]:
+            del open_ones[caller]
+
+
+def _open_streams(request: Request) -> Counter[str]:
+    """How many each caller has open."""
+    found: Counter[str] = request.app.state.streams
+    return found
 
 
 def _still_valid(services: Services, token: str) -> bool:

@@ -48,7 +48,8 @@ def to_version(
     """Sees to it that the state is carried over to another version, if it has to be; raises NOT_FOUND."""
     version = pipelines.version(connection, found.name, number)
     operations.refuse_open(connection, found.name)
-    after = graph_of(version, services.policy.folder)
+    policy = services.policies.of(services.project_of(found))
+    after = graph_of(version, policy.folder)
     if after is None:
         return
     before = pipelines.version(connection, found.name, found.version)
@@ -67,7 +68,7 @@ def carry_over(
     lose: Sequence[str],
 ) -> Operation:
     """Asks for the state to be carried over; if that fails, the pipeline goes on with the version it has."""
-    grant.need(Role.AUTHOR, to="change the state of a pipeline")
+    grant.need(Role.AUTHOR, to="change the state of a pipeline", with_labels=found.labels)
     stages = changes.stages(runs=found.desired == "running", is_to_run=True)
     asked = {"stages": [str(stage) for stage in stages], "lose": list(lose)}
     return operations.ask(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import math
+import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -12,26 +14,28 @@ _MOST_ADDRESSES = 10_000
 
 @dataclass
 class FailedLogins:
-    """Counts failures of the last while by address; the clock is passed in, and memory is bounded."""
+    """Counts failures of the last while by address. The clock is a steady one, so that setting the time of day neither
+    locks anybody out for longer nor lets anybody try more often; memory is bounded."""
 
     limit: int = 10
-    window: dt.timedelta = dt.timedelta(minutes=1)
-    _failures: OrderedDict[str, deque[dt.datetime]] = field(default_factory=OrderedDict)
+    window: float = 60.0
+    """Seconds."""
+    clock: Callable[[], float] = time.monotonic
+    _failures: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def note(self, address: str, now: dt.datetime) -> None:
+    def note(self, address: str) -> None:
         with self._lock:
             times = self._failures.setdefault(address, deque(maxlen=self.limit))
-            times.append(now)
+            times.append(self.clock())
             self._failures.move_to_end(address)
             while len(self._failures) > _MOST_ADDRESSES:
                 self._failures.popitem(last=False)
 
-    def wait(self, address: str, now: dt.datetime) -> int:
+    def wait(self, address: str) -> int:
         """Seconds until a further failure is answered; 0 if it may be tried."""
         with self._lock:
             times = self._failures.get(address)
             if times is None or len(times) < self.limit:
                 return 0
-            left = (times[0] + self.window - now).total_seconds()
-            return max(0, -int(-left // 1))
+            return max(0, math.ceil(times[0] + self.window - self.clock()))

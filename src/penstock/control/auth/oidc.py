@@ -7,9 +7,14 @@ import datetime as dt
 import hashlib
 import hmac
 import ipaddress
+import os
 import secrets
-from collections.abc import Callable, Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -19,7 +24,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from penstock.control.auth.roles import Role
+from penstock.control.auth.roles import Access, Grant, Role, highest_of
 from penstock.control.config import OidcSettings
 from penstock.errors import PenstockError
 from penstock.spec.secrets import resolve
@@ -29,7 +34,9 @@ _DISCOVERY_LASTS = dt.timedelta(hours=1)
 _KEYS_LAST = dt.timedelta(minutes=1)
 """Keys are not asked for again within this time, whatever tokens come."""
 _LOGIN_LASTS = dt.timedelta(minutes=10)
-_MOST_LOGINS = 10_000
+_MOST_USED = 10_000
+_FAILURE_LASTS = 2.0
+"""Seconds in which an issuer that did not answer is not asked again, however many begin to log in."""
 _LEEWAY = 30
 _TIMEOUT = 10.0
 _LARGEST_ANSWER = 1_000_000
@@ -37,18 +44,16 @@ _LARGEST_ANSWER = 1_000_000
 
 @dataclass(frozen=True)
 class Identity:
-    """Who logged in, and the role that the issuer's claims give."""
+    """Who logged in, the groups of theirs that open something, and what these open."""
 
     who: str
-    role: Role
+    groups: tuple[str, ...]
+    accesses: tuple[Access, ...]
 
-
-@dataclass(frozen=True)
-class _Begun:
-    nonce: str
-    verifier: str
-    redirect: str
-    at: dt.datetime
+    @property
+    def role(self) -> Role:
+        """The highest of their roles."""
+        return Grant.of(self.who, self.accesses).highest
 
 
 @dataclass(frozen=True)
@@ -60,48 +65,75 @@ class _Issuer:
 
 
 class Oidc:
-    """One issuer. Logins that were begun are kept in memory: they end with the server."""
+    """One issuer. A login that was begun is known by its state alone, which the server signs: it takes no memory, and
+    a restart does not end it. Nonce and verifier are derived from the state and the server's key."""
 
-    def __init__(self, settings: OidcSettings, now: Callable[[], dt.datetime], client: httpx.Client | None = None):
+    def __init__(
+        self,
+        settings: OidcSettings,
+        now: Callable[[], dt.datetime],
+        client: httpx.Client | None = None,
+        *,
+        key: bytes | None = None,
+        accesses: Callable[[Sequence[str]], Sequence[Access]] | None = None,
+    ) -> None:
         self._settings = settings
+        self._accesses = accesses or (lambda groups: highest_of(settings.roles, groups))
+        """What groups open."""
         self._now = now
         self._client = client or httpx.Client(timeout=_TIMEOUT, follow_redirects=False)
-        self._begun: dict[str, _Begun] = {}
+        self._key = key or secrets.token_bytes(32)
+        self._used: OrderedDict[str, None] = OrderedDict()
+        """States that came back, the latest of them. The issuer takes each code once, too."""
         self._lock = Lock()
         self._issuer: _Issuer | None = None
         self._keys: tuple[KeySet, dt.datetime] | None = None
+        self._failed: tuple[PenstockError, float] | None = None
 
     def begin(self, redirect: str) -> tuple[str, str]:
         """Where the browser is sent to log in, and the state that it must come back with."""
-        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        with self._lock:
-            self._forget_old()
-            if len(self._begun) >= _MOST_LOGINS:
-                raise _failed("too many logins have been begun and not finished")
-            self._begun[state] = _Begun(nonce, verifier, redirect, self._now())
-        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        address = self._discovered().authorization
+        unsigned = f"{secrets.token_urlsafe(32)}.{int(self._now().timestamp())}"
+        state = f"{unsigned}.{self._derived('state', unsigned)}"
+        challenge = _text(hashlib.sha256(self._derived("verifier", state).encode()).digest())
         query = {
             "response_type": "code",
             "client_id": self._settings.client_id,
             "redirect_uri": redirect,
             "scope": " ".join(dict.fromkeys(("openid", *self._settings.scopes))),
             "state": state,
-            "nonce": nonce,
+            "nonce": self._derived("nonce", state),
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        address = self._discovered().authorization
         return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}", state
+
+    def has_begun(self, state: str) -> bool:
+        """Whether this server has begun that login, not long ago."""
+        unsigned, _, signature = state.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._derived("state", unsigned).encode()):
+            return False
+        age = self._now() - dt.datetime.fromtimestamp(int(unsigned.rpartition(".")[2]), dt.UTC)
+        return abs(age) < _LOGIN_LASTS
 
     def finish(self, state: str, code: str) -> Identity:
         """Who came back; raises UNAUTHENTICATED, or FORBIDDEN for someone without a role. A state counts once."""
-        with self._lock:
-            self._forget_old()
-            begun = self._begun.pop(state, None)
-        if begun is None:
+        if not self.has_begun(state) or not self._use(state):
             raise _failed("this login was not begun here, or it took too long")
-        answer = self._exchanged(code, begun)
-        return self.identity(str(answer.get("id_token", "")), begun.nonce)
+        answer = self._exchanged(code, self._derived("verifier", state))
+        return self.identity(str(answer.get("id_token", "")), self._derived("nonce", state))
+
+    def _use(self, state: str) -> bool:
+        with self._lock:
+            if state in self._used:
+                return False
+            self._used[state] = None
+            if len(self._used) > _MOST_USED:
+                self._used.popitem(last=False)
+            return True
+
+    def _derived(self, purpose: str, text: str) -> str:
+        return _text(hmac.digest(self._key, f"{purpose}:{text}".encode(), "sha256"))
 
     def identity(self, token: str, nonce: str) -> Identity:
         """Who an id token speaks of, once everything about it has been checked."""
@@ -112,7 +144,7 @@ class Oidc:
         if len(audience) > 1 and claims.get("azp") != self._settings.client_id:
             raise _failed("its answer is meant for someone else")
         who = str(claims.get(self._settings.name_claim) or claims["sub"])
-        return Identity(who, self._role(claims, who))
+        return self._identity(claims, who)
 
     def _claims(self, token: str) -> dict[str, Any]:
         for fresh in (False, True):
@@ -138,25 +170,26 @@ class Oidc:
             raise _failed(f"its answer does not hold ({type(error).__name__})") from None
         return dict(found.claims)
 
-    def _role(self, claims: Mapping[str, Any], who: str) -> Role:
+    def _identity(self, claims: Mapping[str, Any], who: str) -> Identity:
         value = claims.get(self._settings.role_claim)
-        names = value if isinstance(value, list) else [value]
-        roles = [self._settings.roles[str(name)] for name in names if str(name) in self._settings.roles]
-        if not roles:
+        names = dict.fromkeys(str(name) for name in (value if isinstance(value, list) else [value]))
+        groups = tuple(name for name in names if self._accesses((name,)))
+        if not groups:
             reason = f"'{who}' has none of the groups that open this server"
-            advice = f"An operator maps values of the claim `{self._settings.role_claim}` to roles under `oidc.roles`."
+            claim = self._settings.role_claim
+            advice = f"An operator maps values of the claim `{claim}` under `oidc.roles` or `projects.NAME.groups`."
             raise PenstockError.of("FORBIDDEN", reason=reason, advice=advice)
-        return max(roles, key=list(Role).index)
+        return Identity(who, groups, tuple(self._accesses(groups)))
 
     # --- the issuer ------------------------------------------------------------------------------------
 
-    def _exchanged(self, code: str, begun: _Begun) -> dict[str, Any]:
+    def _exchanged(self, code: str, verifier: str) -> dict[str, Any]:
         form = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": begun.redirect,
+            "redirect_uri": self._settings.redirect,
             "client_id": self._settings.client_id,
-            "code_verifier": begun.verifier,
+            "code_verifier": verifier,
         }
         if self._settings.client_secret is not None:
             form["client_secret"] = resolve(self._settings.client_secret)
@@ -166,7 +199,13 @@ class Oidc:
         known = self._issuer
         if known is not None and self._now() - known.at < _DISCOVERY_LASTS:
             return known
-        found = self._asked("GET", self._settings.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if self._failed is not None and time.monotonic() - self._failed[1] < _FAILURE_LASTS:
+            raise self._failed[0]
+        try:
+            found = self._asked("GET", self._settings.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        except PenstockError as error:
+            self._failed = (error, time.monotonic())
+            raise
         if found.get("issuer") != self._settings.issuer:
             raise _failed("the issuer calls itself by another name")
         names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
@@ -204,10 +243,6 @@ class Oidc:
             raise _failed("the issuer's answer cannot be read")
         return found
 
-    def _forget_old(self) -> None:
-        since = self._now() - _LOGIN_LASTS
-        self._begun = {state: begun for state, begun in self._begun.items() if begun.at > since}
-
 
 def trusted_address(address: str) -> bool:
     """Whether nobody on the way can change what is said: https, or this machine."""
@@ -224,6 +259,24 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def login_key(folder: Path) -> bytes:
+    """The key with which logins are signed, made if there is none; it outlives the server."""
+    path = folder / "login.key"
+    with suppress(FileExistsError):
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(made, "wb") as file:
+            file.write(secrets.token_bytes(32))
+    found = path.read_bytes()
+    if len(found) != 32:  # Its writing was cut off.
+        path.unlink()
+        return login_key(folder)
+    return found
+
+
+def _text(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
 def _failed(reason: str) -> PenstockError:

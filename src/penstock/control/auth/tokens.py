@@ -8,10 +8,11 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.control.auth.roles import Grant, Role
+from penstock.control.auth.roles import Access, Grant, Role
 from penstock.control.store import access
 from penstock.control.store.database import Store
 from penstock.errors import PenstockError
@@ -39,8 +40,10 @@ class Doorman:
     When tokens are used is noted to the minute; a store that takes no writes is not asked more often either.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, of_groups: Callable[[Sequence[str]], Sequence[Access]] = lambda _: ()) -> None:
         self._store = store
+        self._of_groups = of_groups
+        """What the groups of a person open, by the configuration of now."""
         self._known: dict[str, tuple[access.Token, dt.datetime]] = {}
         self._noted: dict[str, dt.datetime] = {}
 
@@ -49,18 +52,23 @@ class Doorman:
         found, asked = self._known.get(digest(token), (None, now))
         if found is None or not dt.timedelta(0) <= now - asked < _KNOWN or not _valid(found, now):
             return None
-        return _grant(found)
+        return self._grant(found)
+
+    def has_seen(self, token: str) -> bool:
+        """Whether it was valid once, as far as that is still known."""
+        return digest(token) in self._known
 
     def authenticate(self, token: str, now: dt.datetime) -> Grant:
         """The bearer; raises UNAUTHENTICATED. All reasons sound the same to those who try."""
         found = self._found(token) if _TEXT.fullmatch(token) else None
-        if found is None or not _valid(found, now):
+        grant = None if found is None or not _valid(found, now) else self._grant(found)
+        if found is None or grant is None:
             raise _unknown()
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         self._known[found.hash] = (found, now)
         self._note_use(found.id, now)
-        return _grant(found)
+        return grant
 
     def forget(self) -> None:
         """For when a token is taken back."""
@@ -70,6 +78,13 @@ class Doorman:
         with self._store.reading() as connection:
             found = access.token_with_hash(connection, digest(token))
         return found if found is not None and hmac.compare_digest(found.hash, digest(token)) else None
+
+    def _grant(self, token: access.Token) -> Grant | None:
+        """What it opens; None for the session of a person whose groups open nothing any more."""
+        if token.groups is None:
+            return Grant(token.name, Role(token.role), dict(token.scope), token.id, token.session)
+        found = self._of_groups(token.groups)
+        return Grant.of(token.name, found, token.id, session=True) if found else None
 
     def _note_use(self, token: str, now: dt.datetime) -> None:
         if token in self._noted and now - self._noted[token] < _USED:
@@ -82,10 +97,6 @@ class Doorman:
 
 def _valid(token: access.Token, now: dt.datetime) -> bool:
     return token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
-
-
-def _grant(token: access.Token) -> Grant:
-    return Grant(token.name, Role(token.role), dict(token.scope), token.id, token.session)
 
 
 def _unknown() -> PenstockError:

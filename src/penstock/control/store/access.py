@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ class Token:
     hash: str
     role: str
     scope: Mapping[str, str]
+    groups: Sequence[str] | None
+    """Groups of the person, by which it is decided at each request what a session opens; None for tokens."""
     session: bool
     created_at: dt.datetime
     expires_at: dt.datetime | None
@@ -57,9 +59,12 @@ def add_token(
     scope: Mapping[str, str] | None = None,
     expires_at: dt.datetime | None = None,
     session: bool = False,
+    groups: Sequence[str] | None = None,
 ) -> Token:
-    values = {"id": f"t{secrets.token_hex(6)}", "name": name, "hash": hashed, "role": role, "scope": dict(scope or {})}
-    connection.execute(insert(tokens).values(**values, session=session, created_at=now, expires_at=expires_at))
+    values: dict[str, Any] = {}
+    values |= {"id": f"t{secrets.token_hex(6)}", "name": name, "hash": hashed, "role": role, "scope": dict(scope or {})}
+    values |= {"groups": None if groups is None else [*groups], "session": session}
+    connection.execute(insert(tokens).values(**values, created_at=now, expires_at=expires_at))
     return get_token(connection, str(values["id"]))
 
 

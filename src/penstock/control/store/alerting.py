@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, func, literal, select
+from sqlalchemy import Connection, and_, exists, func, literal, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from penstock.control.alerts.evaluate import AlertState, Transition
+from penstock.control.alerts.notify.courier import LONGEST_PAUSE
 from penstock.control.alerts.ports import Gone, OpenAlert, Outgoing
 from penstock.control.alerts.silences import Silence
 from penstock.control.store import alerts as rows
@@ -94,6 +95,8 @@ class AlertingStore:
     # --- the outbox ---
 
     def due(self, now: dt.datetime) -> Sequence[Outgoing]:
+        # What is to be sent later than any pause lasts was noted before the clock was set back.
+        is_due = or_(notifications.c.next_at <= now, notifications.c.next_at > now + LONGEST_PAUSE)
         first = notifications.alias("first")
         unsaid = exists().where(
             first.c.alert == notifications.c.alert,
@@ -102,7 +105,7 @@ class AlertingStore:
             first.c.next_at.is_not(None),
         )
         waits = and_(notifications.c.transition == Transition.RESOLVED.value, unsaid)
-        query = select(notifications).where(notifications.c.next_at <= now, ~waits)
+        query = select(notifications).where(is_due, ~waits)
         with self._store.reading() as connection:
             found = connection.execute(query.order_by(notifications.c.id).limit(_AT_ONCE)).all()
         return [Outgoing(n.id, n.alert, n.channel, n.content, n.created_at, n.attempts) for n in found]

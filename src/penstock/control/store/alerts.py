@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 
 from penstock.control.store.pages import Page, page
-from penstock.control.store.pipelines import Labels, within
+from penstock.control.store.pipelines import EVERYTHING, Scopes, within
 from penstock.control.store.records import insert_missing, insert_numbered, maker
 from penstock.control.store.schema import alerts, notifications, silences
 from penstock.errors import PenstockError
@@ -113,12 +113,12 @@ def listed_alerts(
     *,
     pipeline: str | None = None,
     state: str | None = None,
-    labels: Labels | None = None,
+    scopes: Scopes = EVERYTHING,
     limit: int = 100,
     after: int | None = None,
 ) -> Page[Alert]:
     """Newest first."""
-    query = select(alerts).where(*within(alerts.c.pipeline, labels or {}))
+    query = select(alerts).where(*within(alerts.c.pipeline, scopes))
     if pipeline is not None:
         query = query.where(alerts.c.pipeline == pipeline)
     if state is not None:
@@ -158,10 +158,10 @@ def silences_at(connection: Connection, now: dt.datetime) -> list[Silence]:
 
 
 def listed_silences(
-    connection: Connection, *, labels: Labels | None = None, limit: int = 100, after: int | None = None
+    connection: Connection, *, scopes: Scopes = EVERYTHING, limit: int = 100, after: int | None = None
 ) -> Page[Silence]:
     """Newest first."""
-    query = select(silences).where(*within(silences.c.pipeline, labels or {}))
+    query = select(silences).where(*within(silences.c.pipeline, scopes))
     return page(connection, query, silences.c.id, _silence, limit=limit, after=after, newest_first=True)
 
 

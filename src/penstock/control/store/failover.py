@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select
 
 from penstock.control.store.pages import Page, page
-from penstock.control.store.pipelines import Labels, within
+from penstock.control.store.pipelines import EVERYTHING, Scopes, within
 from penstock.control.store.records import insert_or_replace, maker
 from penstock.control.store.schema import failovers, notices
 from penstock.control.supervisor.ports import Failover, Notice
@@ -49,12 +49,12 @@ def listed_failovers(
     connection: Connection,
     *,
     pipeline: str | None = None,
-    labels: Labels | None = None,
+    scopes: Scopes = EVERYTHING,
     limit: int = 100,
     after: int | None = None,
 ) -> Page[StoredFailover]:
     """Newest first."""
-    query = select(failovers).where(*within(failovers.c.pipeline, labels or {}))
+    query = select(failovers).where(*within(failovers.c.pipeline, scopes))
     if pipeline is not None:
         query = query.where(failovers.c.pipeline == pipeline)
     return page(connection, query, failovers.c.id, _stored, limit=limit, after=after, newest_first=True)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
 from penstock.control.store.pages import Page, page
-from penstock.control.store.pipelines import Labels, within
+from penstock.control.store.pipelines import EVERYTHING, Scopes, within
 from penstock.control.store.records import insert_missing, maker
 from penstock.control.store.schema import COUNTS, batches, events, exceptions, pipelines
 from penstock.control.supervisor.ports import Failure
@@ -158,12 +158,12 @@ def exceptions_of(
     *,
     pipeline: str | None = None,
     run: str | None = None,
-    labels: Labels | None = None,
+    scopes: Scopes = EVERYTHING,
     limit: int = 100,
     after: int | None = None,
 ) -> Page[StoredException]:
     """Newest first."""
-    query = select(exceptions).where(*within(exceptions.c.pipeline, labels or {}))
+    query = select(exceptions).where(*within(exceptions.c.pipeline, scopes))
     if pipeline is not None:
         query = query.where(exceptions.c.pipeline == pipeline)
     if run is not None:
@@ -193,13 +193,13 @@ def listed_events(
     *,
     pipeline: str | None = None,
     kind: str | None = None,
-    labels: Labels | None = None,
+    scopes: Scopes = EVERYTHING,
     limit: int = 100,
     after: int | None = None,
     newest_first: bool = True,
 ) -> Page[Event]:
     """Events; with `newest_first` off those after one, in the order they happened."""
-    query = select(events).where(*within(events.c.pipeline, labels or {}))
+    query = select(events).where(*within(events.c.pipeline, scopes))
     if pipeline is not None:
         query = query.where(events.c.pipeline == pipeline)
     if kind is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,12 +17,15 @@ from sqlalchemy import (
     Connection,
     Integer,
     String,
+    and_,
     bindparam,
     case,
     delete,
     exists,
+    false,
     func,
     insert,
+    or_,
     select,
     update,
 )
@@ -36,6 +39,9 @@ from penstock.errors import PenstockError
 
 Desired = Literal["running", "stopped"]
 Labels = Mapping[str, str]
+Scopes = Sequence[Labels]
+"""A pipeline is meant that has all labels of one of them; an empty one is every pipeline."""
+EVERYTHING: Scopes = ({},)
 FileKind = Literal["yaml", "sql", "py"]
 
 
@@ -45,6 +51,8 @@ class Pipeline:
 
     name: str
     labels: Labels
+    scope: Labels | None
+    """The limit of the token that made it; None if that was not limited."""
     desired: Desired
     generation: int
     observed_generation: int
@@ -119,20 +127,31 @@ def every(connection: Connection) -> list[Pipeline]:
 
 
 def listed(
-    connection: Connection, *, labels: Labels, state: str | None = None, limit: int = 100, after: str | None = None
+    connection: Connection,
+    *,
+    labels: Labels,
+    scopes: Scopes = EVERYTHING,
+    state: str | None = None,
+    limit: int = 100,
+    after: str | None = None,
 ) -> Page[Pipeline]:
-    """Pipelines that have all these labels, by name."""
-    query = select(pipelines).where(*has_labels(pipelines.c.labels, labels))
+    """Pipelines that have all these labels, and those of one of the scopes, by name."""
+    query = select(pipelines).where(*has_labels(pipelines.c.labels, labels), *_in_scopes(scopes))
     if state is not None:
         query = query.where(pipelines.c.state == state)
     return page(connection, query, pipelines.c.name, _pipeline, limit=limit, after=after)
 
 
-def within(column: ColumnElement[Any], labels: Labels) -> list[ColumnElement[bool]]:
-    """The condition that a column names a pipeline with all these labels; none for no labels."""
-    if not labels:
+def within(column: ColumnElement[Any], scopes: Scopes) -> list[ColumnElement[bool]]:
+    """The condition that a column names a pipeline with all labels of one of these; none if one of them is empty."""
+    conditions = _in_scopes(scopes)
+    return [column.in_(select(pipelines.c.name).where(*conditions))] if conditions else []
+
+
+def _in_scopes(scopes: Scopes) -> list[ColumnElement[bool]]:
+    if not all(scopes):
         return []
-    return [column.in_(select(pipelines.c.name).where(*has_labels(pipelines.c.labels, labels)))]
+    return [or_(false(), *(and_(*has_labels(pipelines.c.labels, scope)) for scope in scopes))]
 
 
 def version(connection: Connection, name: str, number: int) -> Version:
@@ -172,10 +191,12 @@ def create(
     by: str,
     desired: Desired = "running",
     target: str | None = None,
+    scope: Labels | None = None,
 ) -> Pipeline:
     """A new pipeline with its first version; raises STALE_REVISION if someone has just made it."""
     first = {
-        "name": name, "labels": dict(draft.labels), "desired": desired, "generation": 1, "observed_generation": 0,
+        "name": name, "labels": dict(draft.labels), "scope": dict(scope) if scope else None,
+        "desired": desired, "generation": 1, "observed_generation": 0,
         "revision": 1, "version": 1, "target": target, "state": "STOPPED", "state_reason": "it was just registered",
         "state_since": now, "created_at": now, "updated_at": now,
     }  # fmt: skip
@@ -264,23 +285,31 @@ def forget(connection: Connection, name: str) -> None:
     connection.execute(delete(pipelines).where(pipelines.c.name == name))
 
 
-def observe(connection: Connection, changes: Mapping[str, StateChange], *, default_target: str) -> None:
+def observe(
+    connection: Connection,
+    changes: Mapping[str, StateChange],
+    *,
+    default_target: str,
+    defaults: Mapping[str, str] | None = None,
+) -> None:
     """Notes what the supervisor has seen, the generation it has acted on, and where it has put each pipeline.
 
-    Where someone has asked for another target meanwhile, that stays.
+    Where someone has asked for another target meanwhile, that stays. `defaults` are the targets of pipelines that name
+    none, where they have others than the default one.
     """
     if not changes:
         return
-    state, at, generation, target = (
+    state, at, generation, target, default = (
         bindparam(name, type_=kind)
         for name, kind in (
             ("now_state", String),
             ("now_at", UtcTime),
             ("now_generation", Integer),
             ("now_target", NAME),
+            ("now_default", NAME),
         )
     )
-    moved = (pipelines.c.generation == generation) & (func.coalesce(pipelines.c.target, default_target) != target)
+    moved = (pipelines.c.generation == generation) & (func.coalesce(pipelines.c.target, default) != target)
     noted = update(pipelines).where(pipelines.c.name == bindparam("of")).values(
         state=state,
         state_reason=bindparam("now_reason"),
@@ -292,6 +321,7 @@ def observe(connection: Connection, changes: Mapping[str, StateChange], *, defau
         {
             "of": name, "now_state": change.state, "now_reason": change.reason, "now_at": change.at,
             "now_generation": change.observed_generation, "now_target": change.target,
+            "now_default": (defaults or {}).get(name, default_target),
         }
         for name, change in changes.items()
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, or_, select
 
 from penstock.control.store.pages import Page, page
-from penstock.control.store.pipelines import Labels, within
+from penstock.control.store.pipelines import EVERYTHING, Scopes, within
 from penstock.control.store.records import insert_or_replace, maker
 from penstock.control.store.schema import runs
 from penstock.control.supervisor.ports import Run
@@ -69,12 +69,12 @@ def listed(
     connection: Connection,
     *,
     pipeline: str | None = None,
-    labels: Labels | None = None,
+    scopes: Scopes = EVERYTHING,
     limit: int = 100,
     after: int | None = None,
 ) -> Page[StoredRun]:
     """Newest first."""
-    query = select(runs).where(*within(runs.c.pipeline, labels or {}))
+    query = select(runs).where(*within(runs.c.pipeline, scopes))
     if pipeline is not None:
         query = query.where(runs.c.pipeline == pipeline)
     return page(connection, query, runs.c.sequence, _stored, limit=limit, after=after, newest_first=True)

@@ -17,6 +17,7 @@ from penstock.control.store.database import Store
 from penstock.control.store.schema import events
 from penstock.control.store.schema import pipelines as table
 from penstock.control.supervisor.ports import BatchOf, Changes, Event, Snapshot, State, Wanted
+from penstock.spec.secrets import SecretRef, references_in
 
 
 class SupervisorStore:
@@ -28,8 +29,13 @@ class SupervisorStore:
         folder: DataFolder,
         default_target: str,
         now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        default_of: Callable[[pipelines.Pipeline], str] | None = None,
     ) -> None:
         self._now = now
+        self._default_of = default_of or (lambda _: default_target)
+        """The target of a pipeline that names none."""
+        self._defaults: dict[str, str] = {}
+        """The same by name, of all that have been read."""
         self._store = store
         self._folder = folder
         self._default_target = default_target
@@ -37,6 +43,8 @@ class SupervisorStore:
         """Of each pipeline the version whose file is known to be there; a name may be given again."""
         self._budgets: dict[str, int | None] = {}
         """How often each pipeline may be started again in an hour, if its document says so."""
+        self._references: dict[tuple[str, int], frozenset[SecretRef]] = {}
+        """To what the versions refer that were last wanted, for when the store does not answer."""
         self._same: dict[str, tuple[tuple[dt.datetime, int], frozenset[int]]] = {}
         """Of each pipeline a version, and those that are like it."""
 
@@ -53,12 +61,22 @@ class SupervisorStore:
                 tuple(operations.open_ones(connection)),
             )
 
+    def references(self, name: str, numbers: Iterable[int]) -> frozenset[SecretRef]:
+        """The secrets that these versions of a pipeline refer to; raises STORE_DOWN if they are not known."""
+        return frozenset(each for number in numbers for each in self._references_of(name, number))
+
+    def _references_of(self, name: str, number: int) -> frozenset[SecretRef]:
+        if (name, number) not in self._references:
+            with self._store.reading() as connection:
+                return references_in(dict(pipelines.version(connection, name, number).document))
+        return self._references[(name, number)]
+
     def save(self, changes: Changes) -> None:
         """All of it or nothing. What belongs to a pipeline that is gone is left out."""
         with self._store.writing() as connection:
             names = set(connection.execute(select(table.c.name)).scalars())
             runs.put(connection, (run for run in changes.runs.values() if run.pipeline in names))
-            pipelines.observe(connection, changes.states, default_target=self._default_target)
+            pipelines.observe(connection, changes.states, default_target=self._default_target, defaults=self._defaults)
             history.add_batches(connection, (numbers(each) for each in changes.batches if each.pipeline in names))
             history.add_exceptions(connection, (each for each in changes.failures if each.pipeline in names))
             _add_events(connection, (each for each in changes.events if each.pipeline in {*names, None}))
@@ -82,6 +100,7 @@ class SupervisorStore:
                     self._folder.put_aside(name, self._now())
 
     def _wanted(self, connection: Connection, pipeline: pipelines.Pipeline) -> Wanted:
+        default = self._defaults[pipeline.name] = self._default_of(pipeline)
         return Wanted(
             name=pipeline.name,
             desired=pipeline.desired,
@@ -89,11 +108,13 @@ class SupervisorStore:
             version=pipeline.version,
             file=self._file(connection, pipeline),
             restarts_per_hour=self._budgets.get(pipeline.name),
-            target=pipeline.target or self._default_target,
+            target=pipeline.target or default,
             state=cast(State, pipeline.state),
             state_reason=pipeline.state_reason,
             observed_generation=pipeline.observed_generation,
             alike=self._alike(connection, pipeline),
+            labels=pipeline.labels,
+            scope=pipeline.scope,
         )
 
     def _alike(self, connection: Connection, pipeline: pipelines.Pipeline) -> frozenset[int]:
@@ -116,6 +137,7 @@ class SupervisorStore:
         if known != wanted:
             version = pipelines.version(connection, pipeline.name, pipeline.version)
             self._budgets[pipeline.name] = _restarts_per_hour(version.document)
+            self._references[(pipeline.name, pipeline.version)] = references_in(dict(version.document))
             try:
                 path = str(self._folder.write_version(version.pipeline, version.number, version.kind, version.text))
             except OSError:

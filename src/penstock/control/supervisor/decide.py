@@ -1,5 +1,7 @@
 """What to do about one pipeline. Pure: all that counts comes in, the clock too, and a decision and its reason come out.
 
+All times are those of a steady clock, so that setting the time of day neither starts, stops nor delays anything.
+
 A run that fails is started again after a pause that doubles, so often an hour. Who has to act decides how long that
 goes on: a mistake in the pipeline or its setup is not tried again before somebody has changed something; what fails
 outside is tried for ever; what looks like a bug is given up when the hour's budget is used.
@@ -15,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from penstock.control.supervisor.health import Health, span
-from penstock.control.supervisor.ports import Notice, Operation, Run, State, Wanted
+from penstock.control.supervisor.ports import Notice, Operation, Refusal, Run, State, Wanted
 
 Kind = Literal["nothing", "start", "stop", "kill", "adopt", "wait", "give_up", "fail_over"]
 
@@ -80,6 +82,14 @@ class Case:
     notices: Sequence[Notice] = ()
     held: Held | None = None
     """What needs its state, if anything does: then nothing else may have it."""
+    ahead: dt.timedelta = dt.timedelta(0)
+    """How far the time of day is ahead of the clock by which all times here are told."""
+
+
+def recent(past: Sequence[Run], now: dt.datetime) -> list[Run]:
+    """Those that count: the newest, and those started within the last hour. A store that goes by the time of day may
+    have told more."""
+    return [run for run in past[:-1] if run.started_at > now - _HOUR] + list(past[-1:])
 
 
 def decide(case: Case, now: dt.datetime) -> Decision:
@@ -87,6 +97,16 @@ def decide(case: Case, now: dt.datetime) -> Decision:
     if case.run is None:
         return _without_run(case, now)
     return _with_run(case, case.run, now)
+
+
+def refused(decision: Decision, refusal: Refusal) -> Decision:
+    """What is done instead of a start, or with a run that an earlier server has started, that may not be."""
+    data = {"code": refusal.problem.get("code"), "owner": refusal.problem.get("owner")}
+    if decision.kind == "adopt":
+        return Decision("stop", refusal.reason, "STOPPING", data)
+    if refusal.may_pass:
+        return Decision("wait", refusal.reason, "BACKING_OFF", data)
+    return Decision("give_up", refusal.reason, "FAILED", data)
 
 
 # --- a run is open -----------------------------------------------------------------------------------------
@@ -199,7 +219,7 @@ def _after_failure(case: Case, place: str, last: Run, now: dt.datetime) -> Decis
     budget, used = _budget(case), _restarts(case, now)
     if len(used) >= budget:
         if owner == "external":
-            again = used[0].started_at + _HOUR if used else now + _HOUR
+            again = (used[0].started_at if used else now) + _HOUR + case.ahead
             reason = f"{cause} ({_count(len(used))} in the last hour; next at {again:%H:%M:%S}Z)"
             return Decision("wait", reason, "BACKING_OFF", {"next_at": again.isoformat()})
         return Decision("give_up", f"{cause} ({_count(len(used))} in the last hour)", "FAILED", {"code": last.code})
@@ -222,7 +242,7 @@ def _pause(case: Case, last: Run, now: dt.datetime) -> Decision | None:
         return None
     cause = last.reason or "it ended without a word"
     reason = f"{cause} (next start in {span(again - now + dt.timedelta(seconds=1))})"
-    return Decision("wait", reason, "BACKING_OFF", {"next_at": again.isoformat()})
+    return Decision("wait", reason, "BACKING_OFF", {"next_at": (again + case.ahead).isoformat()})
 
 
 def in_a_row(past: Sequence[Run]) -> int:

@@ -10,8 +10,8 @@ from penstock.control.supervisor.observe import Observation
 from penstock.control.supervisor.ports import Run, RunOutcome
 
 
-def settled(seen: Observation, now: dt.datetime) -> Run | None:
-    """The run with how it ended, if it has."""
+def settled(seen: Observation, now: dt.datetime, age: dt.timedelta) -> Run | None:
+    """The run with how it ended, if it has; it was started so long ago."""
     run = seen.run
     if seen.alive:
         return None
@@ -26,7 +26,7 @@ def settled(seen: Observation, now: dt.datetime) -> Run | None:
         killed = run.kill_asked_at is not None
         why = run.stop_reason if killed or run.stop_asked_at is not None else None
         return _ended(seen, now, "died", why or "its process ended without a word")
-    if now - run.started_at >= decide.BIRTH_PATIENCE:
+    if age >= decide.BIRTH_PATIENCE:
         return _ended(seen, now, "lost", "its process never reported")
     return None
 

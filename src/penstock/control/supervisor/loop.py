@@ -11,21 +11,27 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.access.limits import Access
+from penstock.control.clock import Clock, Moments, notice_key
+from penstock.control.launch.access import ProcessAccess
 from penstock.control.supervisor import failover, health
 from penstock.control.supervisor.act import Processes, remove_old_runs
-from penstock.control.supervisor.decide import Case, Decision, decide
+from penstock.control.supervisor.decide import Case, Decision, decide, recent, refused
 from penstock.control.supervisor.endings import ended_how, settled
 from penstock.control.supervisor.health import Health
 from penstock.control.supervisor.notices.base import Listening
 from penstock.control.supervisor.observe import Observation, observe
+from penstock.control.supervisor.open_admission import OpenAdmission
 from penstock.control.supervisor.operating import AtWork, Operating, held
 from penstock.control.supervisor.ports import (
+    AccessOf,
+    Admission,
     BatchOf,
     Changes,
     Event,
@@ -61,24 +67,15 @@ _MOST_PENDING = 100_000
 
 _log = logging.getLogger("penstock.supervisor")
 
-Clock = Callable[[], dt.datetime]
-
-
-def wall() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
-
-
-def steady_clock() -> Clock:
-    """A clock that nobody sets: for how long something has lasted, whatever becomes of the time of day."""
-    start, begun = wall(), time.monotonic()
-    return lambda: start + dt.timedelta(seconds=time.monotonic() - begun)
-
 
 @dataclass
 class Tick:
     """What a tick has found and wants to do; `acts` are done after `changes` have been noted."""
 
     now: dt.datetime
+    """The time of day, which is written down."""
+    steady: dt.datetime
+    """The time by which everything is decided."""
     snapshot: Snapshot
     acting: bool = True
     """Whether anything may be decided; otherwise it is only looked."""
@@ -100,36 +97,44 @@ class Supervisor:
         targets: Callable[[], Mapping[str, Target]],
         *,
         base: Path,
+        admission: Admission | None = None,
+        limits: Callable[[Wanted], Access | None] = lambda wanted: None,
         processes: Processes | None = None,
         listening: Listening | None = None,
         lease: Lease | None = None,
-        now: Clock = wall,
-        steady: Clock | None = None,
+        clock: Clock | None = None,
+        access: AccessOf = lambda wanted, versions: ProcessAccess(),
     ) -> None:
         self.store = store
         self.folders = folders
         self.targets = targets
-        self.base = base
-        """Where relative paths of pipelines start."""
+        self.limits = limits
+        """What a pipeline may open."""
+        self.admission = admission or OpenAdmission(base, targets)
+        """What each pipeline may use; without one, all targets and the one folder `base`."""
         self.processes = processes or Processes()
         self.listening = listening
         self.lease = lease
         """The right to act for the store's pipelines; without one it is not in question."""
-        self.now = now
-        self.steady = steady or steady_clock()
+        self.clock = clock or Clock()
+        self.access = access
         self.known = Snapshot()
         self.store_down: str | None = None
         """Why the store cannot be reached, while it cannot."""
         self.trouble: str | None = None
         """What the last tick failed of that did."""
         self.last_tick: dt.datetime | None = None
+        """When, on the steady clock, it was last done."""
         self.last_tick_seconds = 0.0
         self._loaded = False
         self._pending = Changes()
         self._watched: dict[str, Watched] = {}
         self._live: dict[str, Live] = {}
         self._breathe: Callable[[], None] = lambda: None
-        self._operating = Operating(folders, targets, self.processes, base, self._note_later)
+        self._moments = Moments(self.clock)
+        self._operating = Operating(
+            folders, self.admission, self.processes, self._note_later, self._moments, access, limits
+        )
         self._savepoints = SavepointWatch(folders)
         self._over = threading.Event()
         self._asked = threading.Event()
@@ -169,15 +174,15 @@ class Supervisor:
     # --- one tick --------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        now = self.now()
+        now, steady = self.clock.both()
         self.processes.collect()
         acts = self._may_act()
         if self.lease is not None and self.lease.taken:
-            self._stand_back(now)
+            self._stand_back()
             return
         if not self._load(now, acts=acts):
             return
-        tick = Tick(now, self.known, acts)
+        tick = Tick(now, steady, self.known, acts)
         self._hear(tick)
         runs, operations = _by_pipeline(self.known.runs), _asked_of(self.known.operations)
         for wanted in self.known.pipelines:
@@ -193,17 +198,17 @@ class Supervisor:
         if tick.acts and self._may_act():
             for act in tick.acts:
                 act()
-        self.last_tick = now
+        self.last_tick = steady
 
     def _may_act(self) -> bool:
         return self.lease is None or self.lease.held()
 
-    def _stand_back(self, now: dt.datetime) -> None:
+    def _stand_back(self) -> None:
         """Another server decides now: what is not noted yet is no longer for this one to note."""
         self._pending, self._loaded = Changes(), False
         self._watched, self._live = {}, {}
         self._savepoints.forget()
-        self.last_tick = now
+        self.last_tick = self.clock.steady()
 
     def _load(self, now: dt.datetime, *, acts: bool) -> bool:
         """Brings what is known up to date; False if nothing is known yet.
@@ -216,7 +221,7 @@ class Supervisor:
             if self._pending:
                 self.store.save(self._pending)
                 self._pending = Changes()
-            self.known = self.store.load(now - _HOUR)
+            self.known = self.store.load(self.clock.earliest(_HOUR))
             if not self._loaded and self.listening is not None:
                 self.listening.restore(tuple(self.known.notices))
             self._loaded = True
@@ -230,7 +235,7 @@ class Supervisor:
         return self._loaded
 
     def _save(self, tick: Tick) -> None:
-        self.known = after(self.known, tick.changes)
+        self._see(tick.changes)
         if not tick.changes:
             return
         if self._pending or self.store_down is not None or not tick.acting:
@@ -252,12 +257,20 @@ class Supervisor:
 
     def _note_later(self, changes: Changes) -> None:
         """What became known after the tick was saved."""
-        self.known = after(self.known, changes)
+        self._see(changes)
         self._keep(changes)
+
+    def _see(self, changes: Changes) -> None:
+        """What has just happened is known by the steady clock before anybody can set the time of day."""
+        self.known = after(self.known, changes)
+        for run in changes.runs.values():
+            self._moments.run(run)
+        for operation in changes.operations.values():
+            self._moments.operation(operation)
 
     def _note_cursors(self, cursors: Mapping[str, Cursor]) -> None:
         """Now and then, and not all in one tick: batches that are read again after a crash are not noted twice."""
-        now, runs = self.steady(), {run.id: run for run in self.known.runs}
+        now, runs = self.clock.steady(), {run.id: run for run in self.known.runs}
         due = [
             (watched, runs[run], cursor)
             for run, cursor in cursors.items()
@@ -292,6 +305,8 @@ class Supervisor:
         names = {wanted.name for wanted in self.known.pipelines}
         self._watched = {run: item for run, item in self._watched.items() if run in open_runs}
         self._live = {name: item for name, item in self._live.items() if name in names}
+        runs, operations = (item.id for item in self.known.runs), (item.id for item in self.known.operations)
+        self._moments.keep({*runs, *operations, *(notice_key(item) for item in self.known.notices)})
 
     # --- one pipeline ----------------------------------------------------------------------------------------
 
@@ -303,14 +318,14 @@ class Supervisor:
         adopted, status = True, None
         if run is not None:
             seen = self._look(tick, run)
-            ended = settled(seen, tick.now)
+            ended = settled(seen, tick.now, tick.steady - self._moments.run(run).started_at)
             if ended is not None:
                 self._end_run(tick, run, ended, seen)
                 past, run = [*past, ended], None
             else:
                 run, watched = self._keep_up(tick, seen)
-                judged = calm(watched, self.steady(), stopping=run.stop_asked_at is not None)
-                silent = self.steady() - watched.trail.heard
+                judged = calm(watched, tick.steady, stopping=run.stop_asked_at is not None)
+                silent = tick.steady - watched.trail.heard
                 adopted, status = watched.adopted, watched.status
                 watched.adopted = True
                 self._follow_moves(tick, wanted.name, judged, 0 if status is None else status.batches)
@@ -320,12 +335,23 @@ class Supervisor:
             # Something else is wanted of it from now on; the next tick sees to that.
             return
         target = run.target if run is not None else wanted.target
-        order = (target, *self.targets().get(target, Target()).failover)
-        notices = tuple(self.known.notices)
+        order = (target, *self.admission.targets(wanted).get(target, Target()).failover)
         case = Case(
-            wanted, run, judged, silent, adopted, past, order, self.targets().keys(), notices, held(at_work, run)
+            wanted,
+            None if run is None else self._moments.run(run),
+            judged,
+            silent,
+            adopted,
+            recent([self._moments.run(item) for item in past], tick.steady),
+            order,
+            self.targets().keys(),
+            tuple(self._moments.notice(item) for item in self.known.notices),
+            held(at_work, run),
+            self.clock.ahead(),
         )
-        decision = decide(case, tick.now) if tick.acting else _only_seen(wanted, judged)
+        decision = (
+            self._admitted(tick, wanted, run, decide(case, tick.steady)) if tick.acting else _only_seen(wanted, judged)
+        )
         run = self._carry_out(tick, wanted, run, past, decision)
         if tick.acting:
             self._note_state(tick, wanted, run, past, decision)
@@ -346,11 +372,12 @@ class Supervisor:
 
     def _keep_up(self, tick: Tick, seen: Observation) -> tuple[Run, Watched]:
         """Remembers what was seen of a run that goes on, and notes what is new of it."""
-        now, run = self.steady(), seen.run
+        now, run = tick.steady, seen.run
         watched = self._watched.get(run.id)
         if watched is None:
             watched = Watched(health.begin(now), seen.cursor, adopted=False)
             self._watched[run.id] = watched
+        watched.looked = now
         watched.trail = health.follow(watched.trail, seen.status, seen.batches, now)
         watched.cursor, watched.status = seen.cursor, seen.status
         watched.found = health.judge(watched.trail, now)
@@ -364,7 +391,13 @@ class Supervisor:
 
     def _end_run(self, tick: Tick, run: Run, ended: Run, seen: Observation) -> None:
         tick.changes.runs[run.id] = ended
+        tick.acts.append(lambda: self.processes.tidy(self._folder(run)))
         assert ended.ended_at is not None
+        watched = self._watched.get(run.id)
+        if watched is not None:
+            # It says itself when it ended, by its own clock: not before it was last seen alive.
+            moment = max(self._moments.of(run.id, ended.ended_at), watched.looked)
+            self._moments.note(run.id, ended.ended_at, moment)
         problems = seen.end.problems if seen.end is not None else ()
         for problem in problems:
             tick.changes.failures.append(Failure(run.pipeline, run.id, ended.ended_at, problem))
@@ -384,6 +417,29 @@ class Supervisor:
                 tick.changes.failovers.append(now)
                 text = f"caught up on target '{now.to_target}' {took:.0f} s after the notice"
                 tick.event("failover_done", text, pipeline, seconds=took)
+
+    def _admitted(self, tick: Tick, wanted: Wanted, run: Run | None, decision: Decision) -> Decision:
+        """What was decided, unless the project of the pipeline does not allow it."""
+        if decision.kind == "start":
+            place = str(decision.data["target"])
+            refusal = self.admission.refusal(wanted, place, running=lambda: self._running(tick, wanted.name))
+        elif decision.kind == "adopt" and run is not None:
+            refusal = self.admission.refusal(wanted, run.target, run.version)
+        else:
+            return decision
+        if refusal is None:
+            return decision
+        if wanted.state != "FAILED" and not refusal.may_pass:
+            tick.changes.failures.append(Failure(wanted.name, None, tick.now, refusal.problem))
+        return refused(decision, refusal)
+
+    def _running(self, tick: Tick, but: str) -> Iterator[tuple[Wanted, str]]:
+        """The other pipelines that run, and where, with those that this tick starts."""
+        known = {wanted.name: wanted for wanted in self.known.pipelines}
+        runs = {**{run.id: run for run in self.known.runs}, **tick.changes.runs}
+        for run in runs.values():
+            if run.open and run.pipeline != but and run.pipeline in known:
+                yield known[run.pipeline], run.target
 
     # --- what was decided ------------------------------------------------------------------------------------
 
@@ -422,7 +478,7 @@ class Supervisor:
             started_at=tick.now,
             take_over=bool(decision.data.get("take_over")),
         )
-        self._watched[run.id] = Watched(health.begin(self.steady()), Cursor(), adopted=True)
+        self._watched[run.id] = Watched(health.begin(tick.steady), Cursor(), adopted=True)
         moves = [item for item in tick.changes.failovers if item.pipeline == wanted.name] or self._moves(wanted.name)
         if not moves and past and past[-1].outcome == "stopped" and past[-1].target != run.target:
             # Somebody else stopped it there, as a machine does that is shut down.
@@ -435,26 +491,10 @@ class Supervisor:
         return run
 
     def _start(self, wanted: Wanted, run: Run) -> None:
-        target = self.targets().get(run.target, Target())
-        order = RunOrder(
-            run=run.id,
-            pipeline=run.pipeline,
-            version=run.version,
-            file=wanted.file,
-            folder=str(self.base),
-            state_dir=str(self.folders.state(run.pipeline)),
-            master=target.master,
-            conf=dict(target.conf),
-            driver_memory=target.driver_memory,
-            packages=target.packages,
-            take_over=run.take_over,
-        )
-        now = self.now()
+        now = self.clock.now()
         try:
-            if not wanted.file:
-                reason = "its pipeline file cannot be written"
-                raise PenstockError.of("RUN_NOT_STARTED", run=run.id, reason=reason)
-            pid, started = self.processes.start(self._folder(run), order)
+            order = self._order(wanted, run)
+            pid, started = self.processes.start(self._folder(run), order, self.access(wanted, (run.version,)))
             changes = Changes(runs={run.id: replace(run, pid=pid, process_started=started)})
         except PenstockError as error:
             (problem,) = error.problems
@@ -467,6 +507,27 @@ class Supervisor:
         with suppress(OSError):
             open_runs = frozenset(item.id for item in self.known.runs if item.open)
             remove_old_runs(self._folder(run).path.parent, RUNS_KEPT, open_runs)
+
+    def _order(self, wanted: Wanted, run: Run) -> RunOrder:
+        """Raises RUN_NOT_STARTED or PATH_NOT_WRITABLE."""
+        target = self.admission.targets(wanted).get(run.target)
+        if target is None or not wanted.file:
+            reason = "its pipeline file cannot be written" if target else f"target '{run.target}' is not there for it"
+            raise PenstockError.of("RUN_NOT_STARTED", run=run.id, reason=reason)
+        return RunOrder(
+            run=run.id,
+            pipeline=run.pipeline,
+            version=run.version,
+            file=wanted.file,
+            folder=str(self.admission.folder(wanted)),
+            state_dir=str(self.folders.state(run.pipeline)),
+            master=target.master,
+            conf=dict(target.conf),
+            driver_memory=target.driver_memory,
+            jars=dict(target.jars),
+            take_over=run.take_over,
+            access=self.limits(wanted),
+        )
 
     def _signal(self, tick: Tick, run: Run, send: Callable[[int, str], None]) -> None:
         pid, started = run.pid, run.process_started
@@ -508,9 +569,9 @@ def _trouble(error: Exception, now: dt.datetime, pipeline: str | None = None) ->
 
 
 def _by_pipeline(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each pipeline, the oldest first."""
+    """The runs of each pipeline in the order of their start, as they come; their times of day may say otherwise."""
     found: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda item: item.started_at):
+    for run in runs:
         found.setdefault(run.pipeline, []).append(run)
     return found
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from penstock.access.limits import Access
+from penstock.control.clock import Moments
 from penstock.control.supervisor.act import Processes, remove_old_runs
 from penstock.control.supervisor.decide import Held
 from penstock.control.supervisor.operations import (
@@ -25,6 +27,8 @@ from penstock.control.supervisor.operations import (
     next_step,
 )
 from penstock.control.supervisor.ports import (
+    AccessOf,
+    Admission,
     Changes,
     Event,
     Failure,
@@ -32,17 +36,18 @@ from penstock.control.supervisor.ports import (
     Operation,
     Run,
     Steered,
-    Target,
     Wanted,
 )
 from penstock.errors import PenstockError
 from penstock.reports.codec import plain
 from penstock.reports.folder import OperationFolder
-from penstock.reports.processes import is_alive
+from penstock.reports.processes import is_alive, works_in
 from penstock.reports.savepoint_requests import Asked, Requests
 from penstock.reports.state_folder import state_facts
 from penstock.reports.values import OperationEnd, OperationOrder, OperationStatus
 
+_ON_STATE_ALONE = ("savepoint", "verify", "abandon")
+"""Operations that neither read sources nor write to sinks."""
 KEPT = 20
 """Folders of operations that have ended, of each pipeline."""
 
@@ -74,6 +79,8 @@ class Noting(Protocol):
     @property
     def now(self) -> dt.datetime: ...
     @property
+    def steady(self) -> dt.datetime: ...
+    @property
     def changes(self) -> Changes: ...
     @property
     def acts(self) -> list[Callable[[], None]]: ...
@@ -85,16 +92,20 @@ class Operating:
     def __init__(
         self,
         folders: Folders,
-        targets: Callable[[], Mapping[str, Target]],
+        admission: Admission,
         processes: Processes,
-        base: Path,
         note: Callable[[Changes], None],
+        moments: Moments,
+        access: AccessOf,
+        limits: Callable[[Wanted], Access | None],
     ) -> None:
         self._folders = folders
-        self._targets = targets
+        self._admission = admission
         self._processes = processes
-        self._base = base
         self._note = note
+        self._moments = moments
+        self._access = access
+        self._limits = limits
 
     def see_to(self, tick: Noting, wanted: Wanted, run: Run | None, asked: Sequence[Operation]) -> list[AtWork]:
         """Those of a pipeline that have not ended, in the order in which they were asked for."""
@@ -105,7 +116,7 @@ class Operating:
                 left.append(AtWork(operation))
                 continue
             seen = self._look(operation)
-            step = next_step(operation, seen, run, tick.now)
+            step = next_step(self._moments.operation(operation), seen, run, tick.steady)
             now = self._do(tick, wanted, operation, step, run, seen)
             if now.open:
                 left.append(AtWork(now, seen.status if step.kind == "nothing" else None))
@@ -117,10 +128,13 @@ class Operating:
         folder = self._folder(operation)
         status = folder.status
         pid, started = operation.pid, operation.process_started
-        if status is not None and status.operation == operation.id:
+        own = True
+        if pid is None and status is not None and status.operation == operation.id:
+            # The server could not note which process it is; it tells that itself, and must not name another's.
             pid, started = status.pid, status.process_started
+            own = works_in(pid, folder.path)
         # Whether it lives is asked first: one that ends in between has then written its end.
-        alive = pid is not None and started is not None and is_alive(pid, started)
+        alive = own and pid is not None and started is not None and is_alive(pid, started)
         if operation.run is None or operation.begun_at is not None:
             return Seen(alive, pid, started, status, folder.end)
         # A request goes once it is answered, so it is looked for before the answer is.
@@ -169,6 +183,7 @@ class Operating:
 
     def _end(self, tick: Noting, operation: Operation, step: Step) -> Operation:
         tick.acts.append(lambda: self._forget_request(operation))
+        tick.acts.append(lambda: self._processes.tidy(self._folder(operation)))
         if step.problem is None:
             ended = replace(operation, ended_at=tick.now, outcome="done", result=dict(step.result))
             # Those that were taken are noted as they are found, also if nobody has asked for them.
@@ -191,32 +206,14 @@ class Operating:
             self._requests(operation).forget(operation.id)
 
     def _begin(self, wanted: Wanted, operation: Operation) -> None:
-        target = self._targets().get(wanted.target, Target())
         folder = self._folder(operation)
-        asked = dict(operation.asked)
-        if "of" in asked:
-            asked["of"] = str(self._folders.state(str(asked["of"])))
-        if "fileKind" in asked:
-            place = self._folders.version(operation.pipeline, int(asked["version"]), str(asked["fileKind"]))
-            asked["file"] = str(place)
-        order = OperationOrder(
-            operation.id,
-            operation.kind,
-            operation.pipeline,
-            wanted.file,
-            str(self._base),
-            str(self._folders.state(operation.pipeline)),
-            asked,
-            target.master,
-            dict(target.conf),
-            target.driver_memory,
-            target.packages,
-        )
+        versions = [wanted.version]
+        if "fileKind" in operation.asked:
+            versions.append(int(operation.asked["version"]))
         try:
             self._forget_request(operation)
-            if not wanted.file:
-                raise PenstockError.of("OPERATION_FAILED", reason="the pipeline file cannot be written")
-            pid, started = self._processes.operate(folder, order)
+            order = self._order(wanted, operation)
+            pid, started = self._processes.operate(folder, order, self._access(wanted, versions))
             self._note(Changes(operations={operation.id: replace(operation, pid=pid, process_started=started)}))
         except PenstockError as error:
             # The next tick finds that there is no process, and tries again.
@@ -224,6 +221,38 @@ class Operating:
             self._note(Changes(events=[event]))
         with suppress(OSError):
             remove_old_runs(folder.path.parent, KEPT, frozenset({operation.id}))
+
+    def _order(self, wanted: Wanted, operation: Operation) -> OperationOrder:
+        """Raises OPERATION_FAILED, or why the project does not let the pipeline run."""
+        asked, version = dict(operation.asked), wanted.version
+        if "of" in asked:
+            asked["of"] = str(self._folders.state(str(asked["of"])))
+        if "fileKind" in asked:
+            version = int(asked["version"])
+            asked["file"] = str(self._folders.version(operation.pipeline, version, str(asked["fileKind"])))
+        refusal = None
+        if operation.kind not in _ON_STATE_ALONE:
+            refusal = self._admission.refusal(wanted, wanted.target, version)
+        target = self._admission.targets(wanted).get(wanted.target)
+        if refusal is not None or target is None:
+            reason = refusal.reason if refusal is not None else f"target '{wanted.target}' is not there for it"
+            raise PenstockError.of("OPERATION_FAILED", reason=reason)
+        if not wanted.file:
+            raise PenstockError.of("OPERATION_FAILED", reason="the pipeline file cannot be written")
+        return OperationOrder(
+            operation.id,
+            operation.kind,
+            operation.pipeline,
+            wanted.file,
+            str(self._admission.folder(wanted)),
+            str(self._folders.state(operation.pipeline)),
+            asked,
+            target.master,
+            dict(target.conf),
+            target.driver_memory,
+            dict(target.jars),
+            self._limits(wanted),
+        )
 
     def _event(self, tick: Noting, operation: Operation, kind: str, text: str, **data: Any) -> None:
         more = {"operation": operation.id, "kind": operation.kind, **data}
@@ -284,6 +313,8 @@ def _told(operation: Operation) -> str:
         return "nothing follows it any more" if operation.kind == "cutover" else "the cut-over is given up"
     if operation.kind == "compare":
         return "it was compared with its new version"
+    if operation.kind == "accept_gap":
+        return f"it runs without what sink {operation.asked.get('sink')} has lost"
     return PURPOSE[operation.kind]
 
 

@@ -28,6 +28,7 @@ STATES: Mapping[OperationKind, State] = {
     "rescale": "RESCALING",
     "upgrade": "UPGRADING",
     "takeover": "UPGRADING",
+    "accept_gap": "UPGRADING",
 }
 DONE: Mapping[OperationKind, str] = {
     "savepoint": "savepoint_taken",
@@ -40,6 +41,7 @@ DONE: Mapping[OperationKind, str] = {
     "compare": "cutover_compared",
     "takeover": "taken_over",
     "abandon": "cutover_given_up",
+    "accept_gap": "gap_accepted",
 }
 """What is noted on the timeline when one is done."""
 PURPOSE: Mapping[OperationKind, str] = {
@@ -53,6 +55,7 @@ PURPOSE: Mapping[OperationKind, str] = {
     "compare": "it is to be compared with its new version",
     "takeover": "its new version is to take over",
     "abandon": "a cut-over is to be given up",
+    "accept_gap": "it is to run without what a sink has lost",
 }
 BESIDE: frozenset[OperationKind] = frozenset({"verify", "cutover", "compare", "abandon"})
 """Those that leave the state alone, so that runs and other operations go on beside them."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from penstock.control.launch.access import ProcessAccess
 from penstock.reports.values import BatchLine
 
 Desired = Literal["running", "stopped"]
@@ -38,6 +39,9 @@ class Wanted:
     """How often it may be started again, if its document says so."""
     alike: frozenset[int] = frozenset()
     """Earlier versions whose runs need not be started again for this one."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    scope: Mapping[str, str] | None = None
+    """The limit of the token that made it."""
 
     def suits(self, version: int) -> bool:
         """Whether a run of that version is what is wanted."""
@@ -81,7 +85,17 @@ class Run:
 
 
 OperationKind = Literal[
-    "savepoint", "verify", "restore", "fork", "rescale", "upgrade", "cutover", "compare", "takeover", "abandon"
+    "savepoint",
+    "verify",
+    "restore",
+    "fork",
+    "rescale",
+    "upgrade",
+    "cutover",
+    "compare",
+    "takeover",
+    "abandon",
+    "accept_gap",
 ]
 OperationOutcome = Literal["done", "failed"]
 
@@ -219,6 +233,7 @@ class Snapshot:
 
     pipelines: Sequence[Wanted] = ()
     runs: Sequence[Run] = ()
+    """In the order in which they were started."""
     notices: Sequence[Notice] = ()
     """Those that have not been withdrawn."""
     failovers: Sequence[Failover] = ()
@@ -262,8 +277,42 @@ class Target:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
-    packages: tuple[str, ...] = ()
+    jars: Mapping[str, str] = field(default_factory=dict)
+    """Jars of its packages, with the sha256 that each must have."""
     failover: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a run may not be, or go on."""
+
+    problem: Mapping[str, Any]
+    """As `penstock.errors.Problem.as_dict`."""
+    reason: str
+    may_pass: bool = False
+    """Whether it may be allowed later without anybody changing the pipeline."""
+
+
+class Admission(Protocol):
+    """What the project of a pipeline lets it use."""
+
+    def folder(self, wanted: Wanted) -> Path:
+        """Where its relative paths start; raises PATH_NOT_WRITABLE."""
+
+    def targets(self, wanted: Wanted) -> Mapping[str, Target]:
+        """Those that it may run on."""
+
+    def refusal(
+        self,
+        wanted: Wanted,
+        target: str,
+        version: int | None = None,
+        running: Callable[[], Iterable[tuple[Wanted, str]]] | None = None,
+    ) -> Refusal | None:
+        """Why it may not run there in a version, by default the one that is wanted. None if it may.
+
+        With `running`, which tells the pipelines that run and where, also whether it may take that much more.
+        """
 
 
 class Folders(Protocol):
@@ -276,6 +325,10 @@ class Folders(Protocol):
     def version(self, name: str, number: int, kind: str) -> Path: ...
 
     def state(self, name: str) -> Path: ...
+
+
+AccessOf = Callable[[Wanted, Sequence[int]], ProcessAccess]
+"""What a pipeline with these versions may use: its folders, and the secrets that they refer to."""
 
 
 class Store(Protocol):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import time
 from pathlib import Path
 
 from penstock.control.supervisor.ports import Changes, Folders, FoundSavepoint
-from penstock.reports.savepoints import MANIFEST, SAVEPOINTS, from_json, names_in
+from penstock.reports.inside import changed_inside, is_folder_inside, names_inside, read_inside
+from penstock.reports.savepoints import MANIFEST, SAVEPOINTS, from_json, is_name
 
 _FRESH_NS = 2_000_000_000
 """A folder that has just changed may change again without its time telling."""
@@ -24,17 +24,21 @@ class SavepointWatch:
 
     def look(self, changes: Changes, pipeline: str) -> None:
         """Adds all savepoints of a pipeline to the changes, if they may be others than before."""
-        folder = self._folders.state(pipeline) / SAVEPOINTS
-        changed = _changed_at(folder)
+        # A process of the pipeline writes in there, so no link is followed.
+        state = self._folders.state(pipeline)
+        changed = changed_inside(state, SAVEPOINTS)
         if self._seen.get(pipeline, -1) == changed:
             return
         known = self._known.get(pipeline, {})
-        now = {name: _read(folder / name, known.get(name)) for name in names_in(folder)}
+        names = (name for name in names_inside(state, SAVEPOINTS) if is_name(name))
+        found = [name for name in names if is_folder_inside(state, SAVEPOINTS, name)]
+        now = {name: _read(state, name, known.get(name)) for name in found}
         first = pipeline not in self._known
         if first or {name: at for name, (at, _) in now.items()} != {name: at for name, (at, _) in known.items()}:
             changes.savepoints[pipeline] = tuple(found for _, found in now.values())
         self._known[pipeline] = now
-        if time.time_ns() - changed > _FRESH_NS:
+        # Where the clock was set back, a time to come is long past.
+        if abs(time.time_ns() - changed) > _FRESH_NS:
             self._seen[pipeline] = changed
 
     def forget(self) -> None:
@@ -42,25 +46,17 @@ class SavepointWatch:
         self._seen, self._known = {}, {}
 
 
-def _changed_at(folder: Path) -> int:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _read(folder: Path, known: tuple[int, FoundSavepoint] | None) -> tuple[int, FoundSavepoint]:
-    file = folder / MANIFEST
-    written = _changed_at(file)
+def _read(state: Path, name: str, known: tuple[int, FoundSavepoint] | None) -> tuple[int, FoundSavepoint]:
+    written = changed_inside(state, SAVEPOINTS, name, MANIFEST)
     if known is not None and known[0] == written:
         return known
     try:
-        saved = from_json(file.read_text("utf-8"))
+        saved = from_json(read_inside(state, SAVEPOINTS, name, MANIFEST).decode("utf-8"))
     except (OSError, ValueError):
-        at = dt.datetime.fromtimestamp(_changed_at(folder) / 1e9, dt.UTC)
-        return written, FoundSavepoint(folder.name, at, note="it cannot be read")
+        at = dt.datetime.fromtimestamp(changed_inside(state, SAVEPOINTS, name) / 1e9, dt.UTC)
+        return written, FoundSavepoint(name, at, note="it cannot be read")
     return written, FoundSavepoint(
-        folder.name,
+        name,
         saved.created_at,
         saved.batch,
         saved.bytes,

@@ -38,6 +38,8 @@ class Watched:
     trail: Trail
     cursor: Cursor
     adopted: bool
+    looked: dt.datetime = _NEVER
+    """When it was last seen not to have ended."""
     well_since: dt.datetime | None = None
     status: RunStatus | None = None
     found: Health = field(default_factory=lambda: Health("STARTING", "its process starts"))

@@ -13,13 +13,13 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.durable import write_durably
 from penstock.engine.checkpoint_paths import with_place, without_place
 from penstock.engine.evolution.spools import carry_paths, carry_spool, new_places
 from penstock.engine.evolution.streams import carry_notes, positions
 from penstock.engine.evolution.working_copy import replace_text
 from penstock.engine.savepoints.trees import files_below, link_all
 from penstock.errors import PenstockError
-from penstock.reports.whole import write_whole
 
 _WORK = ".bring"
 _TRIES = 10
@@ -77,7 +77,7 @@ def _gather(
 def plan(new: Path, batch: int, log: str, origins: Mapping[str, Collection[str]], renamed: Mapping[str, str]) -> None:
     """Plans a batch of the new version; `log` is what the pipeline's log of offsets says of the batch it ends with."""
     offsets = new / "checkpoint" / "offsets"
-    write_whole(offsets / str(batch), planned((offsets / str(batch - 1)).read_text("utf-8"), log, origins, renamed))
+    write_durably(offsets / str(batch), planned((offsets / str(batch - 1)).read_text("utf-8"), log, origins, renamed))
     with suppress(FileNotFoundError):
         (offsets / f".{batch}.crc").unlink()
 

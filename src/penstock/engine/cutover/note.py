@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from penstock.durable import make_folders, sync_folder, write_durably
 from penstock.errors import PenstockError
 from penstock.reports.codec import plain, read
 from penstock.reports.version import Version
-from penstock.reports.whole import sync, write_whole
 
 FOLDER = "cutover"
 _GONE = ".cutover.gone"
@@ -93,8 +93,8 @@ def find(state: Path) -> Cutover | None:
 
 
 def write(state: Path, cutover: Cutover) -> None:
-    (state / FOLDER).mkdir(exist_ok=True)
-    write_whole(state / FOLDER / _NOTE, json.dumps(plain(cutover), indent=1) + "\n")
+    make_folders(state / FOLDER)
+    write_durably(state / FOLDER / _NOTE, json.dumps(plain(cutover), indent=1) + "\n")
 
 
 def remove(state: Path) -> None:
@@ -103,7 +103,7 @@ def remove(state: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
     if (state / FOLDER).exists():
         (state / FOLDER).rename(gone)
-        sync(state)
+        sync_folder(state)
         shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -132,6 +132,7 @@ def note_followed(state: Path, batch: int, original: int) -> None:
         file.write(f"{batch} {original}\n".encode())
         file.flush()
         os.fsync(file.fileno())
+    sync_folder(state / FOLDER)
 
 
 def followed(state: Path) -> dict[int, int]:

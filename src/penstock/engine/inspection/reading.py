@@ -117,9 +117,9 @@ def _of_kernel(spark: SparkSession, copy: Copy, held: Held, described: Described
 
     stored = _stored(spark, copy, held.operators[0], {"stateVarName": "chunks"}).select(
         F.col("partition_id").alias("partition"),
-        F.expr("key.bucket").alias("bucket"),
-        F.expr("user_map_key.number").alias("number"),
-        F.expr("user_map_value.data").alias("data"),
+        F.col("key.bucket").alias("bucket"),
+        F.col("user_map_key.number").alias("number"),
+        F.col("user_map_value.data").alias("data"),
     )
     watermark = micros(copy.watermark_ms, described.hold)
     keys = described.keys

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.components.base import HEARTBEAT, RAW, Source
 from penstock.components.shared.crashpoints import reach
+from penstock.durable import make_folders
 from penstock.engine.history import History, Plan, date_in_order, read, since, write_in_order
 from penstock.engine.reprocessing.plan import Reading
 from penstock.graph.nodes import Node
@@ -59,7 +60,7 @@ def _begun(spool: Path, node: Node) -> History:
     history = History(spool, node.name)
     if history.plan is None:
         shutil.rmtree(history.folder, ignore_errors=True)
-        history.folder.mkdir(parents=True)
+        make_folders(history.folder)
     return history
 
 
@@ -126,4 +127,4 @@ def _all(
         changed = spec.model_copy(update={"bootstrap": Bootstrap(component=source, format=spec.format)})
         node = replace(node, spec=changed)
     rows = read(spark, node, folder, work, live)
-    return rows.where(f"{RAW} IS NULL") if RAW in rows.columns else rows
+    return rows.where(rows[RAW].isNull()) if RAW in rows.columns else rows

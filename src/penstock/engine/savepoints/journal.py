@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Literal
 
 from penstock.components.shared.crashpoints import reach
+from penstock.durable import make_folders, sync_folder, sync_tree, write_durably
+from penstock.engine.on_disk import forget_begun
 from penstock.errors import PenstockError
 from penstock.reports.codec import plain, read
 from penstock.reports.savepoints import SavedSink
-from penstock.reports.whole import sync, write_whole
 
 PARTS = ("checkpoint", "spool", "dead", "late", "ledger.db", "pipeline.json")
 """What is put in place as a whole."""
@@ -64,7 +65,7 @@ def _read(file: Path) -> Restoration | None:
 
 
 def _write(state: Path, restoration: Restoration, name: str = _NOTE) -> None:
-    write_whole(state / name, json.dumps(plain(restoration), indent=1) + "\n")
+    write_durably(state / name, json.dumps(plain(restoration), indent=1) + "\n")
 
 
 def settle(state: Path) -> None:
@@ -83,6 +84,7 @@ def settle(state: Path) -> None:
 
 def begin(state: Path, restoration: Restoration) -> Restoration:
     """From here on the new parts, which lie ready, will be put in place whatever happens."""
+    sync_tree(state / NEW)
     shutil.rmtree(state / OLD, ignore_errors=True)
     (state / _REWOUND).unlink(missing_ok=True)
     _write(state, restoration)
@@ -101,7 +103,8 @@ def _over(state: Path, restoration: Restoration) -> None:
 
 def swap(state: Path, restoration: Restoration) -> Restoration:
     """Puts the new parts in place of the old ones; a part that is no longer among the new ones is in place."""
-    (state / OLD).mkdir(exist_ok=True)
+    make_folders(state / OLD)
+    forget_begun(state)
     for part in PARTS:
         new, now, old = (folder / part for folder in (state / NEW, state, state / OLD))
         if not new.exists():
@@ -109,7 +112,8 @@ def swap(state: Path, restoration: Restoration) -> Restoration:
         if now.exists():
             now.rename(old)
         new.rename(now)
-    sync(state)
+    for folder in (state / OLD, state / NEW, state):
+        sync_folder(folder)
     swapped = replace(restoration, stage="swapped")
     _write(state, swapped)
     reach("restore.swapped", 0)
@@ -135,7 +139,9 @@ def _put_back(state: Path, found: Restoration) -> None:
             now.unlink(missing_ok=True)
         if part in found.had:
             old.rename(now)
-    sync(state)
+    forget_begun(state)
+    for folder in (state / OLD, state):
+        sync_folder(folder)
     (state / _NOTE).unlink()
     settle(state)
 

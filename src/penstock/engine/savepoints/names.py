@@ -1,4 +1,4 @@
-"""What savepoints are called, when one is due, and which of those that a pipeline took by itself are kept."""
+"""What savepoints are called, how old the last one is, and which of those that a pipeline took by itself are kept."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def new_name(now: dt.datetime, known: Collection[str], *, automatic: bool = Fals
     return next(name for name in (stem, *numbered) if name not in known)
 
 
-def is_due(taken: Iterable[Taken], every: dt.timedelta, since: dt.datetime, now: dt.datetime) -> bool:
-    """Whether the pipeline should take one by itself: none is newer than that, nor has it run for less."""
+def age_of_last(taken: Iterable[Taken], since: dt.datetime, now: dt.datetime) -> dt.timedelta:
+    """For how long the pipeline has taken none by itself, at most since it runs; of one yet to come, no time."""
     last = max((one.created_at for one in taken if one.automatic), default=since)
-    return now - last >= every
+    return max(now - last, dt.timedelta())
 
 
 def superfluous(taken: Iterable[Taken], keep: int) -> list[str]:

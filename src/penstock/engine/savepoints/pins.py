@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from penstock.components.base import SinkWriter
+from penstock.durable import make_folders, write_durably
 from penstock.reports.codec import plain, read
 from penstock.reports.savepoints import MANIFEST, PINS
-from penstock.reports.whole import write_whole
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class Pins:
         return any(pin.stage == "released" for pin in self.all().values())
 
     def _write(self, name: str, pin: Pin) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / f"{name}.json", json.dumps(plain(pin), indent=1) + "\n")
+        make_folders(self.folder)
+        write_durably(self.folder / f"{name}.json", json.dumps(plain(pin), indent=1) + "\n")
 
 
 def _read(file: Path) -> Pin | None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from penstock import __version__
+from penstock.durable import sync_folder
 from penstock.errors import PenstockError, did_you_mean
 from penstock.reports.savepoints import FORMAT, MANIFEST, PINS, REQUESTS, Savepoint, format_of, from_json
-from penstock.reports.whole import sync
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def remove(folder: Path) -> None:
     gone = hidden(folder)
     shutil.rmtree(gone, ignore_errors=True)
     folder.rename(gone)
-    sync(folder.parent)
+    sync_folder(folder.parent)
     shutil.rmtree(gone, ignore_errors=True)
 
 

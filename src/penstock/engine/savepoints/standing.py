@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.durable import write_durably
 from penstock.engine.checkpoint import last_committed, last_number
 from penstock.engine.savepoints.take import Moment
 from penstock.engine.statedir import read_identity
 from penstock.reports.codec import plain, read
 from penstock.reports.savepoints import SavedSink
-from penstock.reports.whole import write_whole
 
 _FILE = "standing.json"
 
@@ -30,7 +30,9 @@ class Standing:
 
 def note_standing(state: Path, lineage: str, moment: Moment) -> None:
     steps = {str(number): step for number, step in moment.steps.items()}
-    write_whole(state / _FILE, json.dumps(plain(Standing(lineage, moment.batch, moment.sinks, steps)), indent=1) + "\n")
+    write_durably(
+        state / _FILE, json.dumps(plain(Standing(lineage, moment.batch, moment.sinks, steps)), indent=1) + "\n"
+    )
 
 
 def standing(state: Path, lineage: str) -> Moment | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from penstock import __version__
 from penstock.components.base import SinkWriter
 from penstock.components.shared.crashpoints import reach
+from penstock.durable import make_folders, sync_folder, sync_tree, write_durably
 from penstock.engine.checkpoint_cut import (
     files_until,
     offsets_of,
@@ -53,7 +54,6 @@ from penstock.reports.savepoints import (
     refuse_bad_name,
     to_json,
 )
-from penstock.reports.whole import sync, write_whole
 from penstock.spec.dump import as_document, fingerprint
 from penstock.spec.location import PipelineFile
 
@@ -114,7 +114,7 @@ def take(
     """Takes a savepoint of a state folder. Only who holds the folder may do so, one at a time."""
     began = clock()
     folder = folder_of(state)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     sweep(folder)
     name, target = _named(state, wish, began)
     work = hidden(folder / name)
@@ -129,7 +129,8 @@ def take(
         reach("savepoint.linked", 0)
         savepoint = _described(work, identity, file, moment, wish, began, name)
         savepoint = _completed(savepoint, state, work, file, moment, names, progress)
-        write_whole(work / MANIFEST, to_json(savepoint))
+        sync_tree(work)
+        write_durably(work / MANIFEST, to_json(savepoint))
         reach("savepoint.before_rename", 0)
         _place(work, target, savepoint, progress)
         reach("savepoint.after_rename", 0)
@@ -283,14 +284,14 @@ def _operators(work: Path, files: list[SavedFile], steps: Mapping[int, str]) -> 
 
 def _place(work: Path, target: Path, savepoint: Savepoint, progress: Progress) -> None:
     """Gives the finished folder its name, perhaps on another disk."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(target.parent)
     if target.is_dir():
         target.rmdir()
     if same_disk(work, target.parent):
         work.rename(target)
     else:
         _copy(work, target, savepoint, progress)
-    sync(target.parent)
+    sync_folder(target.parent)
 
 
 def _copy(work: Path, target: Path, savepoint: Savepoint, progress: Progress) -> None:
@@ -304,6 +305,7 @@ def _copy(work: Path, target: Path, savepoint: Savepoint, progress: Progress) ->
             done += file.bytes
             progress(done, savepoint.bytes)
         shutil.copy2(work / MANIFEST, near / MANIFEST)
+        sync_tree(near)
         near.rename(target)
     except BaseException:
         shutil.rmtree(near, ignore_errors=True)

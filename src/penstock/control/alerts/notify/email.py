@@ -12,7 +12,7 @@ from pydantic import ValidationInfo, field_validator
 
 from penstock.control.alerts.notify.base import TIMEOUT_SECONDS, NotSent
 from penstock.control.alerts.notify.message import Message
-from penstock.spec.fields import Config, field, unfit
+from penstock.spec.fields import Config, Holds, field, unfit
 
 Protection = Literal["starttls", "tls", "none"]
 
@@ -20,9 +20,9 @@ Protection = Literal["starttls", "tls", "none"]
 class Email(Config):
     """Sends a plain text mail."""
 
-    host: str = field(doc="The mail server.")
+    host: str = field(holds=Holds.ADDRESS, doc="The mail server.")
     port: int = field(587, ge=1, le=65535, doc="Its port.")
-    username: str | None = field(None, doc="The name to log in with; without one there is no login.")
+    username: str | None = field(None, holds=Holds.LOGIN, doc="The name to log in with; without one there is no login.")
     password: str | None = field(None, secret=True, doc="The password, as a reference to a secret.")
     security: Protection = field(
         "starttls", doc="starttls: encrypted after the greeting. tls: from the start. none: not at all."

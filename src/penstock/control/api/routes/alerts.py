@@ -38,7 +38,7 @@ def list_alerts(
     """Alerts, the newest first: `pending`, `firing` and `resolved`."""
     with services.store.reading() as connection:
         page = alerts.listed_alerts(
-            connection, pipeline=pipeline, state=state, labels=grant.scope, limit=limit, after=after
+            connection, pipeline=pipeline, state=state, scopes=grant.scopes, limit=limit, after=after
         )
     return listed(page, AlertAnswer.model_validate)
 
@@ -65,7 +65,7 @@ def list_silences(
 ) -> Listed[SilenceAnswer]:
     """Silences, the newest first."""
     with services.store.reading() as connection:
-        page = alerts.listed_silences(connection, labels=grant.scope, limit=limit, after=after)
+        page = alerts.listed_silences(connection, scopes=grant.scopes, limit=limit, after=after)
     return listed(page, SilenceAnswer.model_validate)
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import Field
+from sqlalchemy import Connection
 
 from penstock.control.api.answers import Answer
 from penstock.control.api.asked import ApplyRequest, PlanRequest, ValidateRequest
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf
 from penstock.control.api.problems import ProblemItem
+from penstock.control.api.queues import Kind
 from penstock.control.api.routes.pipelines import may_use_target
 from penstock.control.api.services import Services
 from penstock.control.auth.roles import Grant, Role
 from penstock.control.desired import Action, Plan, Wish, carry_out, look, plan, refuse_losses
+from penstock.control.placing import refuse_moves, refuse_over_quota
 from penstock.control.submitted import Checked, Submitted, check_all
 from penstock.errors import PenstockError
 
@@ -56,7 +59,7 @@ class ValidAnswer(Answer):
     warnings: list[ProblemItem]
 
 
-@router.guarded(Role.AUTHOR, "POST", "/validate")
+@router.guarded(Role.AUTHOR, "POST", "/validate", kind=Kind.FILES)
 def validate_files(services: ServicesOf, grant: Caller, asked: ValidateRequest) -> ValidAnswer:
     """Checks files without doing anything with them."""
     checked = _checked(services, grant, asked)
@@ -64,24 +67,22 @@ def validate_files(services: ServicesOf, grant: Caller, asked: ValidateRequest) 
     return ValidAnswer(names=[file.pipeline.name for file in checked], warnings=warnings)
 
 
-@router.guarded(Role.AUTHOR, "POST", "/plan")
+@router.guarded(Role.AUTHOR, "POST", "/plan", kind=Kind.FILES)
 def plan_files(services: ServicesOf, grant: Caller, asked: PlanRequest) -> PlanAnswer:
     """What `apply` would do with the same request."""
     checked = _checked(services, grant, asked)
     with services.store.reading() as connection:
-        found = plan(look(connection), checked, _wish(services, grant, asked), grant, services.state_facts)
-    _may_place(services, grant, found)
+        found = _planned(services, connection, grant, checked, _wish(asked))
     return shown(found)
 
 
-@router.guarded(Role.AUTHOR, "POST", "/apply")
+@router.guarded(Role.AUTHOR, "POST", "/apply", kind=Kind.FILES)
 def apply_files(services: ServicesOf, grant: Caller, asked: ApplyRequest) -> PlanAnswer:
     """Makes it so: all of it, or nothing."""
     checked = _checked(services, grant, asked)
-    wish, now = _wish(services, grant, asked), services.now()
+    wish, now = _wish(asked), services.now()
     with services.store.writing() as connection:
-        found = plan(look(connection), checked, wish, grant, services.state_facts)
-        _may_place(services, grant, found)
+        found = _planned(services, connection, grant, checked, wish)
         if asked.plan is not None and asked.plan != found.checksum:
             reason = "what would be done now is not what was planned"
             raise PenstockError.of("REFUSED", reason=reason, advice="Look at the plan again.")
@@ -94,18 +95,25 @@ def apply_files(services: ServicesOf, grant: Caller, asked: ApplyRequest) -> Pla
 
 def _checked(services: Services, grant: Grant, asked: ValidateRequest) -> list[Checked]:
     files = (Submitted(file.path, file.text) for file in asked.files)
-    return check_all(files, services.policy, grant.role)
+    return check_all(files, services.rules(grant), grant.highest)
 
 
-def _wish(services: Services, grant: Grant, asked: PlanRequest) -> Wish:
-    may_use_target(services, grant, asked.target)
+def _wish(asked: PlanRequest) -> Wish:
     return Wish(asked.absent, asked.selector, asked.start, asked.target, tuple(asked.lose))
 
 
-def _may_place(services: Services, grant: Grant, found: Plan) -> None:
-    """A pipeline that names no target goes to the default one, which may take a higher role too."""
-    if any(step.action is Action.CREATE and step.target is None for step in found.steps):
-        may_use_target(services, grant, services.config.default_target)
+def _planned(services: Services, connection: Connection, grant: Grant, checked: list[Checked], wish: Wish) -> Plan:
+    """The plan; raises whatever keeps it from being carried out."""
+    existing = look(connection)
+    found = plan(existing, checked, wish, grant, services.state_facts)
+    refuse_moves(services.projects, existing, checked, grant, lambda name: services.folder.state(name).is_dir())
+    refuse_over_quota(services.projects, existing, found, services.disk_use)
+    for file in checked:
+        # A pipeline that names no target goes to the default one, which may take a higher role too.
+        if file.project is not None and (wish.target is not None or file.pipeline.name not in existing):
+            role = grant.role_for(file.pipeline.labels)
+            may_use_target(services, grant, role, file.project, wish.target)
+    return found
 
 
 def shown(found: Plan) -> PlanAnswer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from penstock.control.api.guard import ServicesOf
+from penstock.control.api.guard import OpenRoute, ServicesOf
 from penstock.control.console import ConsoleFile
 from penstock.errors import PenstockError
 
@@ -30,10 +30,10 @@ PUBLIC = frozenset({*PAGES, _ASSETS, _ICON})
 _AGAIN = "no-cache"
 _FOR_EVER = "public, max-age=31536000, immutable"
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=OpenRoute)
 
 
-def page(services: ServicesOf, request: Request) -> Response:
+async def page(services: ServicesOf, request: Request) -> Response:
     return _sent(request, services.console.page, _AGAIN)
 
 
@@ -42,7 +42,7 @@ for path in PAGES:
 
 
 @router.get(_ASSETS)
-def asset(services: ServicesOf, request: Request, file: str) -> Response:
+async def asset(services: ServicesOf, request: Request, file: str) -> Response:
     found = services.console.assets.get(file)
     if found is None:
         raise PenstockError.of("NOT_FOUND", what="page", name=request.url.path)
@@ -50,7 +50,7 @@ def asset(services: ServicesOf, request: Request, file: str) -> Response:
 
 
 @router.get(_ICON)
-def icon(services: ServicesOf, request: Request) -> Response:
+async def icon(services: ServicesOf, request: Request) -> Response:
     found = services.console.icon
     if found is None:
         raise PenstockError.of("NOT_FOUND", what="page", name=request.url.path)

@@ -12,6 +12,7 @@ from pydantic import Field
 from penstock.control.api.answers import Answer, OperationAnswer
 from penstock.control.api.asked import CutoverRequest
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, expected_revision, set_etag, visible
+from penstock.control.api.queues import Kind
 from penstock.control.api.routes.pipelines import IfMatch
 from penstock.control.api.services import Services
 from penstock.control.api.state import asked_of_state
@@ -19,6 +20,7 @@ from penstock.control.api.work import need_state, refuse_losses
 from penstock.control.auth.roles import Grant, Role
 from penstock.control.changing import changing
 from penstock.control.desired import note, within_scope
+from penstock.control.placing import refuse_full_disk, refuse_other_project
 from penstock.control.store import operations, pipelines
 from penstock.control.submitted import Submitted, check_file
 from penstock.errors import PenstockError
@@ -42,13 +44,13 @@ class CutoverAnswer(Answer):
     following: bool = Field(description="Whether a process lets it follow now.")
 
 
-@router.guarded(Role.VIEWER, "GET", "/{name}/cutover")
+@router.guarded(Role.VIEWER, "GET", "/{name}/cutover", kind=Kind.STATE)
 def get_cutover(services: ServicesOf, grant: Caller, name: str) -> CutoverAnswer:
     """The cut-over that is under way."""
     return _under_way(services, grant, name)
 
 
-@router.guarded(Role.AUTHOR, "POST", "/{name}/cutover", status_code=202)
+@router.guarded(Role.AUTHOR, "POST", "/{name}/cutover", kind=Kind.FILES, status_code=202)
 def start_cutover(
     services: ServicesOf, grant: Caller, name: str, asked: CutoverRequest | None = None
 ) -> OperationAnswer:
@@ -62,11 +64,14 @@ def start_cutover(
         before = pipelines.version(connection, name, found.version)
     if asked is None:
         raise PenstockError.of("REQUEST_INVALID", reason="send the `file` of the new version")
-    file = check_file(Submitted(asked.file.path, asked.file.text), services.policy, grant.role)
+    file = check_file(Submitted(asked.file.path, asked.file.text), services.rules(grant), grant.highest)
     if file.pipeline.name != name:
         reason = f"the file is of '{file.pipeline.name}', not of '{name}'"
         raise PenstockError.of("REQUEST_INVALID", reason=reason)
     within_scope(grant, name, file.pipeline.labels)
+    project = services.project_of(found)
+    refuse_other_project(project, services.projects.of(file.pipeline.labels, found.scope), file, name)
+    refuse_full_disk(project, services.disk_use(project))
     need_state(services, name)
     refuse_losses(changing(before.document, file.graph, services.state_facts(name)), asked.lose)
     with services.store.writing() as connection:
@@ -80,7 +85,7 @@ def start_cutover(
     return OperationAnswer.of(done)
 
 
-@router.guarded(Role.OPERATOR, "POST", "/{name}/cutover/compare", status_code=202)
+@router.guarded(Role.OPERATOR, "POST", "/{name}/cutover/compare", kind=Kind.STATE, status_code=202)
 def compare_cutover(services: ServicesOf, grant: Caller, name: str) -> OperationAnswer:
     """Compares what both versions have given out since the savepoint; `result.sinks` of the operation tells."""
     now, under_way = services.now(), _under_way(services, grant, name)
@@ -94,7 +99,7 @@ def compare_cutover(services: ServicesOf, grant: Caller, name: str) -> Operation
     return OperationAnswer.of(done)
 
 
-@router.guarded(Role.AUTHOR, "POST", "/{name}/cutover/finish", status_code=202)
+@router.guarded(Role.AUTHOR, "POST", "/{name}/cutover/finish", kind=Kind.STATE, status_code=202)
 def finish_cutover(
     services: ServicesOf, grant: Caller, name: str, response: Response, if_match: IfMatch = None
 ) -> OperationAnswer:
@@ -108,7 +113,7 @@ def finish_cutover(
         revision = expected_revision(found, if_match)
         new = pipelines.version(connection, name, under_way.version)
         # Rules may have changed since, and who finishes it may be somebody else.
-        check_file(Submitted(f"{name}.{new.kind}", new.text), services.policy, grant.role)
+        check_file(Submitted(f"{name}.{new.kind}", new.text), services.rules(grant), grant.highest)
         wanted = {"version": new.number, "fileKind": new.kind}
         done = operations.ask(connection, name, "takeover", wanted, now=now, by=grant.who, back_to=found.version)
         changed = pipelines.steer(
@@ -120,7 +125,7 @@ def finish_cutover(
     return OperationAnswer.of(done)
 
 
-@router.guarded(Role.AUTHOR, "DELETE", "/{name}/cutover", status_code=202)
+@router.guarded(Role.AUTHOR, "DELETE", "/{name}/cutover", kind=Kind.STATE, status_code=202)
 def abort_cutover(services: ServicesOf, grant: Caller, name: str) -> OperationAnswer:
     """Gives it up: all that was made for it goes, and the pipeline has not noticed."""
     now, under_way = services.now(), _under_way(services, grant, name)

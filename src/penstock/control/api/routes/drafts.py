@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
+import json
 from pathlib import PurePosixPath
 from typing import Annotated, Any, cast
 
@@ -12,14 +13,17 @@ from penstock.control.api.answers import Answer
 from penstock.control.api.asked import Asked, FileSent, Word
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, visible
 from penstock.control.api.problems import ProblemItem
+from penstock.control.api.queues import SIZES, Kind
 from penstock.control.api.routes.pipelines import may_use_target
 from penstock.control.api.services import Services
 from penstock.control.asking import Busy, NoAnswer
 from penstock.control.auth.roles import Grant, Role
+from penstock.control.launch.granted import access_of
+from penstock.control.launch.limits import TRIAL
 from penstock.control.store import pipelines
-from penstock.control.submitted import Drafted, Submitted, drafted
+from penstock.control.submitted import Drafted, Rules, Same, Submitted, drafted
 from penstock.errors import CODES, Location, PenstockError, Problem, Severity
-from penstock.spec.secrets import SecretRef
+from penstock.reports.codec import plain
 
 MOST_ROWS = 200
 MOST_SECONDS = 15.0
@@ -81,7 +85,7 @@ class PreviewAnswer(Answer):
     late: int
 
 
-@router.guarded(Role.AUTHOR, "POST", "/explain")
+@router.guarded(Role.AUTHOR, "POST", "/explain", kind=Kind.BENCH)
 def explain_file(services: ServicesOf, grant: Caller, asked: ExplainRequest) -> Explained:
     """The columns of each node and all that is wrong with the file, as far as it can be read."""
     draft = _draft(services, grant, asked.file)
@@ -94,26 +98,29 @@ def explain_file(services: ServicesOf, grant: Caller, asked: ExplainRequest) -> 
     return Explained(nodes=nodes, problems=[ProblemItem(**problem.as_dict()) for problem in problems])
 
 
-@router.guarded(Role.VIEWER, "GET", "/pipelines/{name}/explain")
+@router.guarded(Role.VIEWER, "GET", "/pipelines/{name}/explain", kind=Kind.BENCH)
 def explain_pipeline(services: ServicesOf, grant: Caller, name: str) -> Explained:
     """The columns of each node of the version that it has, and what they are computed from."""
     with services.store.reading() as connection:
         known = visible(connection, grant, name)
         version = pipelines.version(connection, name, known.version)
-    key = (name, version.number)
+    project = services.project_of(known)
+    # What is known of a name says nothing of the next pipeline of that name, nor of one of another project.
+    key = hashlib.sha256(json.dumps([project.id, version.kind, version.text]).encode()).hexdigest()
     found = services.explained.get(key)
     if found is None:
         file = FileSent(path=f"{name}.{version.kind}", text=version.text)
         # Whoever sent it was allowed to.
-        draft = drafted(Submitted(file.path, file.text), services.policy, Role.ADMIN)
+        rules = Rules(services.policies.of(project), Role.ADMIN, project)
+        draft = drafted(Submitted(file.path, file.text), Same(rules), Role.ADMIN)
         if draft.graph is None or draft.refused:
             raise PenstockError(problem for problem in draft.problems if problem.severity is Severity.ERROR)
         found = _asked(services, draft, file, "explain")
-        services.explained[key] = found
+        services.explained.put(key, found)
     return Explained(nodes=[NodeKnown.model_validate(node) for node in found["nodes"]], problems=[])
 
 
-@router.guarded(Role.AUTHOR, "POST", "/preview")
+@router.guarded(Role.AUTHOR, "POST", "/preview", kind=Kind.BENCH)
 def preview_file(services: ServicesOf, grant: Caller, asked: PreviewRequest) -> PreviewAnswer:
     """Some rows that a node would give, through the real engine. Nothing is written anywhere."""
     draft = _draft(services, grant, asked.file)
@@ -127,35 +134,35 @@ def preview_file(services: ServicesOf, grant: Caller, asked: PreviewRequest) -> 
 
 def _draft(services: Services, grant: Grant, file: FileSent) -> Drafted:
     """The file as far as it can be read. Whoever may not run anything here may not try it out either."""
-    may_use_target(services, grant, services.config.default_target)
-    return drafted(Submitted(file.path, file.text), services.policy, grant.role)
+    draft = drafted(Submitted(file.path, file.text), services.rules(grant), grant.highest)
+    if draft.rules is not None and draft.rules.project is not None:
+        may_use_target(services, grant, draft.rules.role, draft.rules.project, None)
+    return draft
 
 
 def _asked(services: Services, draft: Drafted, file: FileSent, verb: str, **more: Any) -> Any:
+    assert draft.rules is not None
     question = {
         "verb": verb,
         "path": PurePosixPath(file.path).name,
         "kind": draft.kind,
         "text": file.text,
-        "folder": str(services.policy.folder),
+        "folder": str(draft.rules.policy.folder),
+        "access": plain(draft.rules.policy.access),
         **more,
     }
-    # Code, or secrets, are not for those who ask next.
-    alone = _values(draft.secrets) if draft.runs_code or draft.secrets else None
+    # What is tried out writes nothing anywhere.
+    access = access_of(draft.rules.policy, draft.secrets, TRIAL).only_reading()
     try:
-        found = services.bench.ask(question, services.folder.path, alone=alone)
+        # Code, or secrets, are not for those who ask next.
+        found = services.bench.ask(question, access, alone=draft.runs_code or bool(draft.secrets))
     except Busy:
-        raise PenstockError.of("BENCH_BUSY") from None
+        raise PenstockError.of("SERVER_BUSY", kind=Kind.BENCH, seconds=SIZES[Kind.BENCH].retry) from None
     except NoAnswer as reason:
         raise PenstockError.of("BENCH_FAILED", reason=reason) from None
     if "answer" not in found:
         raise PenstockError(_told(item, file.path) for item in found.get("problems", ()))
     return found["answer"]
-
-
-def _values(secrets: frozenset[SecretRef]) -> dict[str, str]:
-    """Those secrets that are variables, which the policy has allowed; files are read by the process itself."""
-    return {each.key: os.environ[each.key] for each in secrets if each.store == "env" and each.key in os.environ}
 
 
 def _problems(found: dict[str, Any], shown: str) -> list[Problem]:

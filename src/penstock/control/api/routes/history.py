@@ -26,7 +26,7 @@ router = GuardedRouter(prefix="/api/v1", tags=["history"])
 def list_runs(services: ServicesOf, grant: Caller, limit: Limit = 100, after: AfterNumber = None) -> Listed[RunAnswer]:
     """Runs of all pipelines, the newest first."""
     with services.store.reading() as connection:
-        page = runs.listed(connection, labels=grant.scope, limit=limit, after=after)
+        page = runs.listed(connection, scopes=grant.scopes, limit=limit, after=after)
     return listed(page, RunAnswer.model_validate)
 
 
@@ -80,7 +80,7 @@ def list_exceptions(
 ) -> Listed[ExceptionAnswer]:
     """What runs of all pipelines failed of, the newest first."""
     with services.store.reading() as connection:
-        page = history.exceptions_of(connection, labels=grant.scope, limit=limit, after=after)
+        page = history.exceptions_of(connection, scopes=grant.scopes, limit=limit, after=after)
     return listed(page, ExceptionAnswer.model_validate)
 
 
@@ -110,5 +110,5 @@ def list_failovers(
 ) -> Listed[FailoverAnswer]:
     """Moves from one target to another, the newest first, with the times that they took."""
     with services.store.reading() as connection:
-        page = failover.listed_failovers(connection, pipeline=pipeline, labels=grant.scope, limit=limit, after=after)
+        page = failover.listed_failovers(connection, pipeline=pipeline, scopes=grant.scopes, limit=limit, after=after)
     return listed(page, FailoverAnswer.model_validate)

@@ -82,7 +82,7 @@ def list_events(
     """What happened, the newest first: changes, decisions of the supervisor with their reasons, ends of runs."""
     with services.store.reading() as connection:
         page = history.listed_events(
-            connection, pipeline=pipeline, kind=kind, labels=grant.scope, limit=limit, after=after
+            connection, pipeline=pipeline, kind=kind, scopes=grant.scopes, limit=limit, after=after
         )
     return listed(page, EventAnswer.model_validate)
 
@@ -101,7 +101,7 @@ def stream_events(
     else:
         with services.store.reading() as connection:
             start = history.last_event(connection)
-    return streamed(request, services, _event_news(services, grant, pipeline, start))
+    return streamed(request, services, grant, _event_news(services, grant, pipeline, start))
 
 
 def _event_news(services: Services, grant: Grant, pipeline: str | None, start: int) -> Callable[[], Iterable[News]]:
@@ -112,7 +112,7 @@ def _event_news(services: Services, grant: Grant, pipeline: str | None, start: i
         nonlocal newest
         with services.store.reading() as connection:
             found = history.listed_events(
-                connection, pipeline=pipeline, labels=grant.scope, limit=500, newest_first=False,
+                connection, pipeline=pipeline, scopes=grant.scopes, limit=500, newest_first=False,
                 after=max(newest - _OVERLAP, start),
             )  # fmt: skip
         for event in found.items:
@@ -131,7 +131,7 @@ def stream_pipelines(
 ) -> EventSourceResponse:
     """Pipelines as they change, with what their runs report."""
     _must_see(services, grant, pipeline)
-    return streamed(request, services, _state_news(services, grant, pipeline))
+    return streamed(request, services, grant, _state_news(services, grant, pipeline))
 
 
 def _state_news(services: Services, grant: Grant, names: list[str] | None) -> Callable[[], Iterable[News]]:
@@ -208,7 +208,7 @@ def stream_logs(
     """
     _must_see(services, grant, pipeline)
     start = LogStart(_positions(services, after or []), whole or since is not None)
-    return streamed(request, services, _log_news(services, grant, pipeline, _filter(level, since, grep), start))
+    return streamed(request, services, grant, _log_news(services, grant, pipeline, _filter(level, since, grep), start))
 
 
 @dataclass(frozen=True)

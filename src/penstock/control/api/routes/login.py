@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import hmac
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
@@ -12,8 +13,20 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from penstock.control.api.answers import Answer
 from penstock.control.api.asked import LoginRequest
-from penstock.control.api.guard import COOKIE, Caller, GuardedRouter, ServicesOf, logged_in, refuse_if_too_often
+from penstock.control.api.guard import (
+    COOKIE,
+    Caller,
+    GuardedRouter,
+    OpenRoute,
+    ServicesOf,
+    address_of,
+    logged_in,
+    queued,
+    refuse_if_too_often,
+    refuse_other_sites,
+)
 from penstock.control.api.problems import RESPONSES
+from penstock.control.api.queues import Kind
 from penstock.control.api.services import Services
 from penstock.control.auth.roles import Role
 from penstock.control.auth.tokens import digest, new_token
@@ -25,8 +38,13 @@ PUBLIC = frozenset({PREFIX, f"{PREFIX}/oidc", f"{PREFIX}/callback"})
 _STATE = "penstock_login"
 _SESSION = dt.timedelta(hours=8)
 
-router = APIRouter(prefix="/api/v1", tags=["login"], responses=RESPONSES)
+router = APIRouter(prefix="/api/v1", tags=["login"], responses=RESPONSES, route_class=OpenRoute)
 guarded = GuardedRouter(prefix="/api/v1", tags=["login"])
+
+
+def in_queue(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Who is not logged in yet waits with others of that kind, and keeps nobody else waiting."""
+    return queued(endpoint, Kind.LOGIN)
 
 
 class LoginWays(Answer):
@@ -34,17 +52,19 @@ class LoginWays(Answer):
 
 
 @router.get("/login")
-def ways(services: ServicesOf) -> LoginWays:
+async def ways(services: ServicesOf) -> LoginWays:
     """How people log in here."""
     return LoginWays(oidc=services.oidc is not None)
 
 
 @router.post("/login")
+@in_queue
 def login(services: ServicesOf, request: Request, asked: LoginRequest) -> JSONResponse:
     """Keeps a token as a cookie that scripts cannot read. It ends with the token."""
+    refuse_other_sites(request)
     grant = logged_in(services, request, asked.token)
     response = JSONResponse({"who": grant.who, "role": str(grant.role)})
-    _set_session(response, asked.token, _SESSION, services)
+    _set_session(response, asked.token, _SESSION, request, services)
     return response
 
 
@@ -61,18 +81,22 @@ def logout(services: ServicesOf, grant: Caller) -> Response:
 
 
 @router.get("/login/oidc", status_code=303, response_class=RedirectResponse)
-def begin(services: ServicesOf) -> RedirectResponse:
+@in_queue
+def begin(services: ServicesOf, request: Request) -> RedirectResponse:
     """Sends the browser to the issuer."""
     settings = services.config.oidc
     if services.oidc is None or settings is None:
         raise PenstockError.of("NOT_FOUND", what="login by", name="OpenID Connect")
     address, state = services.oidc.begin(settings.redirect)
     response = RedirectResponse(address, 303)
-    response.set_cookie(_STATE, state, max_age=600, path=PREFIX, secure=services.secure, httponly=True, samesite="lax")
+    response.set_cookie(
+        _STATE, state, max_age=600, path=PREFIX, secure=_secure(request, services), httponly=True, samesite="lax"
+    )
     return response
 
 
 @router.get("/login/callback", response_class=HTMLResponse)
+@in_queue
 def finish(
     services: ServicesOf,
     request: Request,
@@ -83,38 +107,57 @@ def finish(
     settings = services.config.oidc
     if services.oidc is None or settings is None:
         raise PenstockError.of("NOT_FOUND", what="login by", name="OpenID Connect")
-    address = request.client.host if request.client else "unknown"
-    refuse_if_too_often(services, address)
+    address = address_of(request)
     begun = request.cookies.get(_STATE, "")
-    if not state or not hmac.compare_digest(begun.encode(), state.encode()):
-        services.attempts.note(address, services.now())
+    # Only what was not begun here counts as a failure: others behind the same address must not lock a person out.
+    if not hmac.compare_digest(begun.encode(), state.encode()) or not services.oidc.has_begun(state):
+        refuse_if_too_often(services, address)
+        services.attempts.note(address)
         raise PenstockError.of("UNAUTHENTICATED", reason="this login was not begun in this browser")
-    try:
-        identity = services.oidc.finish(state, code)
-    except PenstockError:
-        services.attempts.note(address, services.now())
-        raise
+    identity = services.oidc.finish(state, code)
     now, token = services.now(), new_token()
     lasts = dt.timedelta(milliseconds=settings.session.millis)
+    first = identity.accesses[0]
     with services.store.writing() as connection:
         made = access.add_token(
-            connection, identity.who, digest(token), role=identity.role, now=now, expires_at=now + lasts, session=True
+            connection,
+            identity.who,
+            digest(token),
+            role=first.role,
+            scope=first.scope,
+            groups=identity.groups,
+            now=now,
+            expires_at=now + lasts,
+            session=True,
         )
-        access.add_audit(connection, now=now, who=identity.who, role=identity.role, action="login", what=made.id)
+        access.add_audit(
+            connection,
+            now=now,
+            who=identity.who,
+            role=identity.role,
+            action="login",
+            what=made.id,
+            detail={"from": address},
+        )
     # The browser comes from another site, so a redirect would not carry the strict cookie; a page of our own does.
     response = HTMLResponse("<!doctype html><title>Penstock</title><p>Logged in.</p>", headers={"Refresh": "0; url=/"})
-    _set_session(response, token, lasts, services)
+    _set_session(response, token, lasts, request, services)
     response.delete_cookie(_STATE, path=PREFIX)
     return response
 
 
-def _set_session(response: Response, token: str, lasts: dt.timedelta, services: Services) -> None:
+def _set_session(response: Response, token: str, lasts: dt.timedelta, request: Request, services: Services) -> None:
     response.set_cookie(
         COOKIE,
         token,
         max_age=int(lasts.total_seconds()),
         path="/",
-        secure=services.secure,
+        secure=_secure(request, services),
         httponly=True,
         samesite="strict",
     )
+
+
+def _secure(request: Request, services: Services) -> bool:
+    """Whether the browser speaks TLS with the server, or with a proxy that the server trusts."""
+    return services.secure or request.url.scheme == "https"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import Response
 
 from penstock.control.api.answers import AfterNumber, Limit, Listed, OperationAnswer, listed
-from penstock.control.api.asked import PlanOneRequest, RescaleRequest, UpgradeRequest
+from penstock.control.api.asked import AcceptGapRequest, PlanOneRequest, RescaleRequest, UpgradeRequest
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, expected_revision, set_etag, visible
+from penstock.control.api.queues import Kind
 from penstock.control.api.routes.apply import PlanAnswer, shown
 from penstock.control.api.routes.pipelines import IfMatch
 from penstock.control.api.services import Services
@@ -57,7 +58,7 @@ def cancel_operation(services: ServicesOf, grant: Caller, name: str, operation: 
     return OperationAnswer.of(found, status_of(services, found))
 
 
-@router.guarded(Role.AUTHOR, "POST", "/{name}/rescale", status_code=202)
+@router.guarded(Role.AUTHOR, "POST", "/{name}/rescale", kind=Kind.FILES, status_code=202)
 def rescale_pipeline(
     services: ServicesOf,
     grant: Caller,
@@ -90,7 +91,7 @@ def rescale_pipeline(
             note(connection, grant, now, "pipeline.rescale", name, wanted)
         else:
             text = with_partitions(version, asked.partitions)
-            checked = check_file(Submitted(f"{name}.{version.kind}", text), services.policy, grant.role)
+            checked = check_file(Submitted(f"{name}.{version.kind}", text), services.rules(grant), grant.highest)
             known = {name: look(connection)[name]}
             carry_out(connection, plan(known, [checked], Wish(), grant, services.state_facts), grant, now)
             done = next(iter(operations.open_ones(connection, name)))
@@ -125,14 +126,43 @@ def upgrade_pipeline(
     return OperationAnswer.of(done)
 
 
-@router.guarded(Role.AUTHOR, "POST", "/{name}/plan")
+@router.guarded(Role.AUTHOR, "POST", "/{name}/accept-gap", status_code=202)
+def accept_gap_of_sink(
+    services: ServicesOf,
+    grant: Caller,
+    name: str,
+    response: Response,
+    asked: AcceptGapRequest | None = None,
+    if_match: IfMatch = None,
+) -> OperationAnswer:
+    """Accepts that a sink has lost batches, after a run has failed with `SINK_BEHIND`; the rows stay missing."""
+    now = services.now()
+    with services.store.writing() as connection:
+        found = visible(connection, grant, name)
+        if asked is None:
+            raise PenstockError.of("REQUEST_INVALID", reason="say which `sink`")
+        revision = expected_revision(found, if_match)
+        if services.state_facts(name) is None:
+            raise PenstockError.of("STATE_MISSING", name=name, path=f"pipelines/{name}/state")
+        wanted = asked.model_dump()
+        done = operations.ask(connection, name, "accept_gap", wanted, now=now, by=grant.who)
+        changed = pipelines.steer(connection, name, revision=revision, now=now, desired=found.desired)
+        note(connection, grant, now, "pipeline.accept_gap", name, wanted)
+    services.wake()
+    set_etag(response, changed.revision)
+    return OperationAnswer.of(done)
+
+
+@router.guarded(Role.AUTHOR, "POST", "/{name}/plan", kind=Kind.FILES)
 def plan_pipeline(services: ServicesOf, grant: Caller, name: str, asked: PlanOneRequest | None = None) -> PlanAnswer:
     """What it would take to go on with another version of it, from its state or from a savepoint."""
     with services.store.reading() as connection:
         visible(connection, grant, name)
         if asked is None:
             raise PenstockError.of("REQUEST_INVALID", reason="send the `file` of the new version")
-        checked = _same_name(check_file(Submitted(asked.file.path, asked.file.text), services.policy, grant.role), name)
+        checked = _same_name(
+            check_file(Submitted(asked.file.path, asked.file.text), services.rules(grant), grant.highest), name
+        )
         if asked.savepoint is not None:
             savepoints.get(connection, name, asked.savepoint)
         known = {name: look(connection)[name]}

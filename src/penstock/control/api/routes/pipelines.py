@@ -32,9 +32,11 @@ from penstock.control.api.guard import (
 )
 from penstock.control.api.services import Services
 from penstock.control.api.work import ask_for_savepoint, to_version
-from penstock.control.auth.roles import Grant, Role
+from penstock.control.auth.roles import Grant, Role, refuse_lesser
 from penstock.control.desired import note
+from penstock.control.projects import Project
 from penstock.control.store import history, operations, pipelines, runs
+from penstock.errors import PenstockError, did_you_mean
 
 router = GuardedRouter(prefix="/api/v1/pipelines", tags=["pipelines"])
 IfMatch = Annotated[str | None, Header(description="The `ETag` of what the caller has seen.")]
@@ -55,7 +57,8 @@ class Description(Answer):
 def answered(services: Services, found: pipelines.Pipeline, response: Response | None = None) -> PipelineAnswer:
     if response is not None:
         set_etag(response, found.revision)
-    return PipelineAnswer.of(found, services.live().get(found.name), services.config.default_target)
+    target = services.project_of(found).default_target
+    return PipelineAnswer.of(found, services.live().get(found.name), target)
 
 
 @router.guarded(Role.VIEWER, "GET", "")
@@ -68,13 +71,14 @@ def list_pipelines(
     after: AfterName = None,
 ) -> Listed[PipelineAnswer]:
     """All pipelines that the caller may see, by name."""
-    wanted = {**labels_in(label), **grant.scope}
-    if any(grant.scope.get(key, value) != value for key, value in labels_in(label).items()):
-        return Listed(items=[], next=None)
     with services.store.reading() as connection:
-        page = pipelines.listed(connection, labels=wanted, state=state, limit=limit, after=after)
-    live, target = services.live(), services.config.default_target
-    return listed(page, lambda found: PipelineAnswer.of(found, live.get(found.name), target))
+        page = pipelines.listed(
+            connection, labels=labels_in(label), scopes=grant.scopes, state=state, limit=limit, after=after
+        )
+    live = services.live()
+    return listed(
+        page, lambda found: PipelineAnswer.of(found, live.get(found.name), services.project_of(found).default_target)
+    )
 
 
 @router.guarded(Role.VIEWER, "GET", "/{name}")
@@ -137,10 +141,12 @@ def start_pipeline(
 ) -> PipelineAnswer:
     """Lets it run; one that has failed is tried again."""
     asked = asked or StartRequest()
-    may_use_target(services, grant, asked.target)
     now = services.now()
     with services.store.writing() as connection:
         found = visible(connection, grant, name)
+        if asked.target is not None:
+            role = grant.role_for(found.labels)
+            may_use_target(services, grant, role, services.project_of(found), asked.target)
         revision = expected_revision(found, if_match)
         if asked.version not in (None, found.version):
             assert asked.version is not None
@@ -200,7 +206,15 @@ def delete_pipeline(
     return answered(services, found, response)
 
 
-def may_use_target(services: Services, grant: Grant, target: str | None) -> None:
-    """Raises TARGET_UNKNOWN, or FORBIDDEN if the target takes a higher role."""
+def may_use_target(services: Services, grant: Grant, role: Role | None, project: Project, target: str | None) -> None:
+    """Raises FORBIDDEN if the target takes a higher role, and TARGET_UNKNOWN or TARGET_NOT_ALLOWED.
+
+    Without a target that of a pipeline of the project is meant that names none; `role` is that of the caller there.
+    """
+    if target is not None and not grant.whole and target not in project.targets:
+        # What the targets of others are called is nobody's business.
+        raise PenstockError.of("TARGET_UNKNOWN", name=target, suggestion=did_you_mean(target, project.targets))
     if target is not None:
-        grant.need(services.config.target(target).role, to=f"use target '{target}'")
+        services.config.target(target)
+    chosen = project.target(target)
+    refuse_lesser(role, services.config.target(chosen).role, to=f"use target '{chosen}'")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from penstock.control.api.answers import Answer
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, visible
+from penstock.control.api.queues import Kind
 from penstock.control.api.state import asked_of_state
 from penstock.control.auth.roles import Role
 from penstock.control.store import savepoints
@@ -47,7 +48,7 @@ class RememberedAnswer(Answer):
     whole: bool = Field(description="Whether these are all rows.")
 
 
-@router.guarded(Role.VIEWER, "GET", "/{name}/state")
+@router.guarded(Role.VIEWER, "GET", "/{name}/state", kind=Kind.STATE)
 def get_state(services: ServicesOf, grant: Caller, name: str, savepoint: Of = None) -> StateAnswer:
     """The steps that keep state, with rows and bytes, after its last committed batch or in a savepoint."""
     _refuse_unknown(services, grant, name, savepoint)
@@ -55,7 +56,7 @@ def get_state(services: ServicesOf, grant: Caller, name: str, savepoint: Of = No
     return StateAnswer.model_validate(found)
 
 
-@router.guarded(Role.OPERATOR, "GET", "/{name}/state/{step}")
+@router.guarded(Role.OPERATOR, "GET", "/{name}/state/{step}", kind=Kind.STATE)
 def get_state_of(
     services: ServicesOf,
     grant: Caller,

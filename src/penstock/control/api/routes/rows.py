@@ -9,6 +9,7 @@ from pydantic import Field
 from penstock.control.api.answers import Answer, Limit
 from penstock.control.api.asked import Asked, Word
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, visible
+from penstock.control.api.queues import Kind
 from penstock.control.api.state import asked_of_state
 from penstock.control.auth.roles import Role
 from penstock.control.desired import note
@@ -100,31 +101,31 @@ class ReplayAnswer(Answer):
     nodes: list[ReplayedRows]
 
 
-@router.guarded(Role.VIEWER, "GET", "/{name}/ledger")
+@router.guarded(Role.VIEWER, "GET", "/{name}/ledger", kind=Kind.STATE)
 def get_ledger(services: ServicesOf, grant: Caller, name: str, last: Limit = 20) -> LedgerAnswer:
     """What became of the rows of its newest batches and of all, and whether it adds up."""
     return LedgerAnswer.model_validate(asked_of_state(services, grant, name, "ledger", last=last))
 
 
-@router.guarded(Role.VIEWER, "GET", "/{name}/ledger/windows")
+@router.guarded(Role.VIEWER, "GET", "/{name}/ledger/windows", kind=Kind.STATE)
 def get_windows(services: ServicesOf, grant: Caller, name: str, last: Limit = 20) -> WindowsAnswer:
     """The same by windows of event time, for pipelines with `ledger.window`."""
     return WindowsAnswer.model_validate({"items": asked_of_state(services, grant, name, "windows", last=last)})
 
 
-@router.guarded(Role.OPERATOR, "GET", "/{name}/dead")
+@router.guarded(Role.OPERATOR, "GET", "/{name}/dead", kind=Kind.STATE)
 def get_dead(services: ServicesOf, grant: Caller, name: str, limit: Limit = 100) -> DeadLetters:
     """Its newest dead letters. They hold what was read, so they are not for everybody."""
     return DeadLetters.model_validate(asked_of_state(services, grant, name, "dead", last=limit))
 
 
-@router.guarded(Role.OPERATOR, "GET", "/{name}/late")
+@router.guarded(Role.OPERATOR, "GET", "/{name}/late", kind=Kind.STATE)
 def get_late(services: ServicesOf, grant: Caller, name: str, limit: Limit = 100) -> LateRows:
     """Its newest late rows that were set aside."""
     return LateRows.model_validate(asked_of_state(services, grant, name, "late", last=limit))
 
 
-@router.guarded(Role.OPERATOR, "POST", "/{name}/replay")
+@router.guarded(Role.OPERATOR, "POST", "/{name}/replay", kind=Kind.STATE)
 def replay_rows(services: ServicesOf, grant: Caller, name: str, asked: ReplayRequest | None = None) -> ReplayAnswer:
     """Feeds rows that were set aside to the pipeline again, each once, whether it runs or not."""
     if asked is None:

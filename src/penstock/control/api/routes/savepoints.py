@@ -19,12 +19,14 @@ from penstock.control.api.answers import (
 )
 from penstock.control.api.asked import ForkRequest, RestoreRequest, SavepointRequest
 from penstock.control.api.guard import Caller, GuardedRouter, ServicesOf, expected_revision, set_etag, visible
+from penstock.control.api.queues import Kind
 from penstock.control.api.routes.pipelines import IfMatch, answered, may_use_target
 from penstock.control.api.state import asked_of_state
 from penstock.control.api.work import ask_for_savepoint, facts_of_savepoint, manifest, refuse_losses
 from penstock.control.auth.roles import Role
 from penstock.control.changing import changing
 from penstock.control.desired import note, within_scope
+from penstock.control.placing import refuse_full_disk, refuse_one_more, refuse_other_project
 from penstock.control.store import operations, pipelines, savepoints
 from penstock.control.submitted import Submitted, check_file
 from penstock.errors import PenstockError
@@ -126,7 +128,7 @@ def get_savepoint(services: ServicesOf, grant: Caller, name: str, savepoint: str
     )
 
 
-@router.guarded(Role.OPERATOR, "DELETE", "/{name}/savepoints/{savepoint}")
+@router.guarded(Role.OPERATOR, "DELETE", "/{name}/savepoints/{savepoint}", kind=Kind.STATE)
 def delete_savepoint(services: ServicesOf, grant: Caller, name: str, savepoint: str) -> SavepointAnswer:
     """Deletes it; what sinks kept for it goes when they are next looked at."""
     with services.store.reading() as connection:
@@ -154,7 +156,7 @@ def verify_savepoint(services: ServicesOf, grant: Caller, name: str, savepoint: 
     return OperationAnswer.of(done)
 
 
-@router.guarded(Role.VIEWER, "GET", "/{name}/savepoints/{savepoint}/diff")
+@router.guarded(Role.VIEWER, "GET", "/{name}/savepoints/{savepoint}/diff", kind=Kind.STATE)
 def diff_savepoints(
     services: ServicesOf,
     grant: Caller,
@@ -200,29 +202,35 @@ def restore_savepoint(
     return OperationAnswer.of(done)
 
 
-@router.guarded(Role.AUTHOR, "POST", "/{name}/savepoints/{savepoint}/fork", status_code=202)
+@router.guarded(Role.AUTHOR, "POST", "/{name}/savepoints/{savepoint}/fork", kind=Kind.FILES, status_code=202)
 def fork_savepoint(
     services: ServicesOf, grant: Caller, name: str, savepoint: str, asked: ForkRequest | None = None
 ) -> ForkAnswer:
     """Makes another pipeline that begins where the savepoint was, with sinks of its own."""
     now = services.now()
     with services.store.reading() as connection:
-        visible(connection, grant, name)
+        source = visible(connection, grant, name)
         savepoints.get(connection, name, savepoint)
     if asked is None:
         raise PenstockError.of("REQUEST_INVALID", reason="send the `file` of the new pipeline")
-    may_use_target(services, grant, asked.target or services.config.default_target)
-    file = check_file(Submitted(asked.file.path, asked.file.text), services.policy, grant.role)
+    file = check_file(Submitted(asked.file.path, asked.file.text), services.rules(grant, source), grant.highest)
     new = file.pipeline.name
     within_scope(grant, new, file.pipeline.labels)
+    project = services.project_of(source)
+    refuse_other_project(project, services.projects.of(file.pipeline.labels, source.scope), file, new)
+    may_use_target(services, grant, grant.role_for(file.pipeline.labels), project, asked.target)
     saved = manifest(services, name, savepoint)
     refuse_losses(changing(saved.document, file.graph, facts_of_savepoint(services, name, savepoint)), asked.lose)
     with services.store.writing() as connection:
+        refuse_one_more(services.projects, project, pipelines.every(connection))
+        refuse_full_disk(project, services.disk_use(project))
         if pipelines.find(connection, new) is not None:
             reason = f"there is a pipeline '{new}' already"
             raise PenstockError.of("REFUSED", reason=reason, advice="Give the new one a name of its own.")
         desired: pipelines.Desired = "running" if asked.start else "stopped"
-        pipelines.create(connection, new, file.draft, now=now, by=grant.who, desired=desired, target=asked.target)
+        pipelines.create(
+            connection, new, file.draft, now=now, by=grant.who, desired=desired, target=asked.target, scope=source.scope
+        )
         wanted = {"savepoint": savepoint, "of": name, "lose": asked.lose}
         done = operations.ask(connection, new, "fork", wanted, now=now, by=grant.who)
         note(connection, grant, now, "pipeline.fork", new, wanted)

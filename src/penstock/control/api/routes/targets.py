@@ -31,21 +31,27 @@ class TargetAnswer(Answer):
 
 
 @router.guarded(Role.VIEWER, "GET", "")
-def list_targets(services: ServicesOf) -> list[TargetAnswer]:
-    """All targets in their order, with the notices that hold. Options of Spark are not shown: they may be private."""
+def list_targets(services: ServicesOf, grant: Caller) -> list[TargetAnswer]:
+    """The targets of the caller's projects in their order, with the notices that hold.
+
+    Options of Spark are not shown: they may be private.
+    """
     with services.store.reading() as connection:
         notices = failover.open_notices(connection)
-    config = services.config
+    config, projects = services.config, services.projects.seen_by(grant)
+    seen = {name for project in projects for name in project.targets}
+    default = config.default_target if grant.whole else projects[0].default_target
     return [
         TargetAnswer(
             name=name,
             kind=target.master.partition("[")[0].partition(":")[0],
-            default=name == config.default_target,
+            default=name == default,
             role=target.role,
-            failover=list(config.supervised[name].failover),
+            failover=[other for other in config.supervised[name].failover if other in seen],
             notices=[NoticeAnswer.model_validate(item) for item in notices if item.target == name],
         )
         for name, target in config.targets.items()
+        if name in seen
     ]
 
 
