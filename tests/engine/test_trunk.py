@@ -10,11 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.engine.running import at, problems
 
+from penstock.components.base import Batch
+from penstock.components.sinks.memory import Memory, _MemoryWriter
 from penstock.graph.flow import choose_trunk
 from penstock.testing import Harness
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from tests.conftest import Project
+
+    from penstock.components.base import SinkContext, SinkWriter
 
 VIEWS = "views: {memory: {schema: {id: string, ts: timestamp, n: int}}, eventTime: {column: ts, maxDelay: 5 minutes}}"
 CLICKS = "clicks: {memory: {schema: {id: string, ts: timestamp, n: int}}, eventTime: {column: ts, maxDelay: 5 minutes}}"
@@ -166,6 +171,41 @@ class TestSeveralSinks:
             assert set(harness.rows("o2")[0]) == {"id", "n"}
             (entry,) = harness.ledger()
             assert (entry.rows_in, entry.rows_out) == ({"views": 4, "clicks": 2}, {"o1": 4, "o2": 2})
+
+    def test_no_task_is_started_for_an_output_without_rows(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tasks: list[tuple[str, int, bool]] = []
+
+        class Watched(_MemoryWriter):
+            def write(self, batch: Batch, rows: DataFrame) -> bool:
+                partitions = rows._jdf.queryExecution().toRdd().getNumPartitions()
+                stored = super().write(batch, rows)
+                tasks.append((self.node, partitions, bool(self.batches[batch.id])))
+                return stored
+
+        open_memory = Memory.open
+
+        def open_watched(self: Memory, context: SinkContext) -> SinkWriter:
+            opened = open_memory(self, context)
+            assert isinstance(opened, _MemoryWriter)
+            watched = Watched(opened.batches)
+            watched.node = context.node
+            return watched
+
+        monkeypatch.setattr(Memory, "open", open_watched)
+        sinks = {"o1": "from: views, memory: {}", "o2": "from: clicks, memory: {}"}
+        with Harness(project.write(pipeline([VIEWS, CLICKS], {}, sinks))) as harness:
+            harness.feed("views", ROWS[:4])
+            harness.step()
+            harness.feed("clicks", ROWS[4:])
+            harness.step()
+            assert ids(harness.rows("o1")) == ids(ROWS[:4])
+            assert ids(harness.rows("o2")) == ids(ROWS[4:])
+            counts = [entry.rows_out for entry in harness.ledger() if any(entry.rows_out.values())]
+        assert counts == [{"o1": 4, "o2": 0}, {"o1": 0, "o2": 2}]
+        assert [(node, partitions > 0) for node, partitions, rows in tasks if rows] == [("o1", True), ("o2", True)]
+        assert {(node, partitions) for node, partitions, rows in tasks if not rows} == {("o1", 0), ("o2", 0)}
 
     def test_a_running_total_ends_in_the_right_table_wherever_batches_are_cut(self, project: Project) -> None:
         steps = {

@@ -152,6 +152,8 @@ class BatchHandler:
         self.last_rows: dict[str, float] = {}
         """When rows of each source were last seen, by the clock that only goes forward."""
         self._end_marker = 2 * len(analysed.builder.marks)
+        self._output_markers = {name: self._end_marker + index for index, name in enumerate(analysed.analysis.trunk)}
+        """Numbers of the markers at the nodes where the query ends, where several sinks read from it."""
         self.steps = analysed.builder.carried_in(self.frame())
         self.positions = SinkPositions(state.path, self.ledger, committed, self.begun)
         for node in self.sinks:
@@ -173,9 +175,12 @@ class BatchHandler:
 
     def frame(self) -> DataFrame:
         """The frame the one query runs."""
-        frame = trunk_frame(self.analysed.frames, self.analysed.analysis.trunk)
+        frames, trunk = self.analysed.frames, self.analysed.analysis.trunk
         if not self.whole:
-            return frame
+            return trunk_frame(
+                {name: frames[name].where(marker(number)) for name, number in self._output_markers.items()}, trunk
+            )
+        frame = trunk_frame(frames, trunk)
         measures = self.measures.of_sink(frame)
         ended = frame.where(marker(self._end_marker))
         return ended.observe(f"rows_out {self.sinks[0].name}", *measures) if measures else ended
@@ -342,9 +347,14 @@ class BatchHandler:
     def _store_branches(self, batch: Batch, kept: DataFrame) -> tuple[dict[str, int], BatchCounts]:
         # The first action computes the batch; counts are read right after it, as a later one may add to them.
         evaluate(kept)
-        counts = self._account(batch, self._rows_through())
+        through = self._rows_through()
+        counts = self._account(batch, through)
         self._begin_measures()
-        frames = self._branches(split_trunk(kept, self.analysed.analysis.trunk))
+        frames = split_trunk(kept, self.analysed.analysis.trunk)
+        without_rows = {name for name, number in self._output_markers.items() if not through.get(number)}
+        # Spark starts no task for what it knows to be empty.
+        frames |= {name: frames[name].limit(0) for name in without_rows}
+        frames = self._branches(frames)
         return {sink.name: self._write_counted(sink, batch, frames) for sink in self.sinks}, counts
 
     def _branches(self, frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
