@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from dataclasses import replace
 from typing import Any
 
-from penstock.engine.progress import Status, Waiting, batch_report
+from penstock.engine.progress import Status, Waiting, batch_report, progress_after
 
 PROGRESS: dict[str, Any] = {
     "batchId": 7,
@@ -26,6 +27,29 @@ PROGRESS: dict[str, Any] = {
 
 def time(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+
+
+class InTheJvm:
+    """A report as Spark keeps it: each call takes a round trip."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+        self.fetched = 0
+
+    def batchId(self) -> int:
+        return self.batch
+
+    def json(self) -> str:
+        self.fetched += 1
+        return json.dumps({"batchId": self.batch})
+
+
+def test_only_reports_of_later_batches_are_fetched() -> None:
+    kept = [InTheJvm(number) for number in range(100, 200)]
+    assert [progress["batchId"] for progress in progress_after(197, kept)] == [198, 199]
+    assert sum(item.fetched for item in kept) == 2
+    assert progress_after(199, kept) == []
+    assert [progress["batchId"] for progress in progress_after(-1, kept)] == list(range(100, 200))
 
 
 def test_a_report_is_read_whole() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from penstock.components.base import Backlog
@@ -110,6 +112,12 @@ class Waiting:
         if before <= now:
             return float("inf") if before < now else None
         return now * (last - first) / (before - now)
+
+
+def progress_after(batch: int, kept: Sequence[Any]) -> list[dict[str, Any]]:
+    """The reports of later batches among the last hundred, which Spark keeps in the JVM; only these are fetched."""
+    newest = takewhile(lambda item: item.batchId() > batch, (kept[place] for place in reversed(range(len(kept)))))
+    return [json.loads(item.json()) for item in newest][::-1]
 
 
 def batch_report(progress: Mapping[str, Any], source_names: list[str]) -> BatchReport:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from penstock.engine.frames import steps_in
 from penstock.engine.idle import Remembered, SourceTime, catch_up, source_watermarks, tick, tick_folder
 from penstock.engine.ledger import Ledger
 from penstock.engine.markers import execution, markers_in
-from penstock.engine.progress import BatchReport, batch_report
+from penstock.engine.progress import BatchReport, batch_report, progress_after
 from penstock.engine.savepoints.pins import Pins
 from penstock.engine.savepoints.standing import known_steps
 from penstock.engine.savepoints.take import Moment
@@ -289,10 +288,11 @@ class RunningPipeline:
 
     def new_reports(self) -> list[BatchReport]:
         """Reports of the batches that ended since the last call."""
-        if self.query is None:
+        if self.query is None or self.handler.finished <= self._seen:
             return []
-        found = [batch_report(json.loads(item.json), self._source_order) for item in self.query.recentProgress]
-        fresh = [report for report in found if report.batch > self._seen and "addBatch" in report.phases_ms]
+        kept = self.query._jsq.recentProgress()
+        found = [batch_report(progress, self._source_order) for progress in progress_after(self._seen, kept)]
+        fresh = [report for report in found if "addBatch" in report.phases_ms]
         self._seen = max((report.batch for report in fresh), default=self._seen)
         return [self._with_sinks(report) for report in fresh]
 
