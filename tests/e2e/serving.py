@@ -73,7 +73,16 @@ class Site:
         return found
 
     def wait_for(self, name: str, *states: str, seconds: float = 90) -> None:
-        until(lambda: self.pipeline(name)["state"] in states, f"{name} is {' or '.join(states)}", seconds, every=0.1)
+        seen: dict[str, Any] = {}
+
+        def reached() -> bool:
+            seen.update(self.pipeline(name))
+            return seen["state"] in states
+
+        try:
+            until(reached, f"{name} is {' or '.join(states)}", seconds, every=0.1)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {seen}") from None
 
     def mode(self, name: str, mode: str) -> None:
         """What the fake runner of a pipeline does from now on."""

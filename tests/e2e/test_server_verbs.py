@@ -107,6 +107,7 @@ def test_what_keeps_a_server_from_starting_is_told(penstock: Command, tmp_path: 
         ("FILE_NOT_FOUND", 2, ["--config", tmp_path / "none.yaml"]),
         ("CERTIFICATE_UNUSABLE", 1, ["--config", tmp_path / "tls.yaml"]),
     ]
+    os.umask(mask := os.umask(0))
     for code, exit_code, options in cases:
         answer = penstock("serve", "--data", tmp_path / "data", "--port", 0, *options)
         assert f"error[{code}] " in answer.err, answer.text
@@ -115,6 +116,7 @@ def test_what_keeps_a_server_from_starting_is_told(penstock: Command, tmp_path: 
     assert "bad.yaml:2:7: error[SPEC_UNKNOWN_KEY]" in penstock(
         "serve", "--data", tmp_path / "data", "--config", tmp_path / "bad.yaml"
     ).err  # fmt: skip
+    assert os.umask(mask) == mask, "only a server that runs closes its files to other users"
     taken.close()
 
 

@@ -141,8 +141,9 @@ def check_reports(run: RunnerProcess) -> None:
     lines, _ = run.folder.read_batches()
     assert [line.batch for line in lines] == [2, 3, 4, 5]
     for line in lines:
-        assert (line.rows_in, line.rows_out, line.balanced) == ({"rows": ROWS}, {"table": ROWS, "files": ROWS}, True)
-        assert set(line.sink_ms) == {"table", "files"}
+        assert (line.rows_in, line.balanced) == ({"rows": ROWS, "polled": 0}, True)
+        assert line.rows_out == {"table": ROWS, "files": ROWS, "copies": 0}
+        assert set(line.sink_ms) == {"table", "files", "copies"}
     logged = [json.loads(text) for text in run.folder.lines.read_text("utf-8").splitlines()]
     assert logged[0]["text"].startswith("run r000000000004 of 'contested' begins")
     assert logged[-1]["text"].startswith("run r000000000004 stopped after ")

@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -34,13 +35,17 @@ PY4J = b"r\nu\njava.lang.System\nrj\ne\n"
 CALLBACK = b"c\nt\ntoString\ne\n"
 
 
-def listening() -> Iterator[tuple[str, int]]:
-    """Where this process and its children listen."""
-    me = psutil.Process(os.getpid())
-    for process in (me, *me.children(recursive=True)):
+def listening(spark: SparkSession) -> Iterator[tuple[str, int]]:
+    """Where the JVM, Spark's Python workers and PySpark listen. Other tests have servers in this process too."""
+    gateway: Any = spark.sparkContext._gateway
+    accumulators: Any = spark.sparkContext._accumulatorServer
+    of_pyspark = {gateway._callback_server.port, accumulators.server_address[1]}
+    me, jvm = psutil.Process(os.getpid()), psutil.Process(gateway.jvm.ProcessHandle.current().pid())
+    for process in (me, jvm, *jvm.children(recursive=True)):
         for connection in process.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN:
-                yield connection.laddr.ip, connection.laddr.port
+            address = connection.laddr
+            if connection.status == psutil.CONN_LISTEN and (process != me or address.port in of_pyspark):
+                yield address.ip, address.port
 
 
 def answer(port: int, asked: bytes) -> bytes:
@@ -62,7 +67,7 @@ def ports() -> list[int]:
     double = F.udf(lambda number: number * 2, "long")
     assert [row[0] for row in spark.range(2).select(double("id")).collect()] == [0, 2]
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    found = list(listening())
+    found = list(listening(spark))
     assert {address for address, _ in found} <= {*_LOOPBACK}, "nothing listens to the network"
     return sorted({port for _, port in found})
 

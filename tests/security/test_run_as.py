@@ -54,8 +54,6 @@ def open_to_all() -> Iterator[Path]:
         unavailable("only root can start processes as another user")
     folder = Path(tempfile.mkdtemp(prefix="penstock-run-as-", dir="/tmp"))
     folder.chmod(0o755)
-    # A test before this one may have started a server in this process, which closes its files to other users.
-    before = os.umask(0o022)
     try:
         for source, name in ((sys.base_prefix, "python"), (sysconfig.get_path("purelib"), "site")):
             done = subprocess.run(["cp", "-al", source, str(folder / name)], check=False)
@@ -65,7 +63,6 @@ def open_to_all() -> Iterator[Path]:
             shutil.copytree(code, folder / "code" / code.name, ignore=shutil.ignore_patterns("__pycache__"))
         yield folder
     finally:
-        os.umask(before)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -127,7 +127,9 @@ class Kafka(Server):
         return name
 
     def delete_topic(self, name: str) -> None:
+        """Brokers answer before all of them know; this returns when the topic is gone."""
         _settle(self.admin.delete_topics([name]))
+        until(lambda: name not in self.admin.list_topics(timeout=10).topics, f"topic {name} is gone")
 
     def add_partitions(self, name: str, total: int) -> None:
         _settle(self.admin.create_partitions([NewPartitions(name, total)]))

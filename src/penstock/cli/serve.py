@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,10 +51,8 @@ def serve(
     """
     from penstock.control import serve as control
 
-    # What the server writes is for its own user.
-    os.umask(0o077)
     options = control.ServeOptions(data, host, port, store, config, insecure)
-    with control.PenstockServer(options) as server:
+    with files_for_own_user_only(), control.PenstockServer(options) as server:
         over = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
@@ -63,6 +63,16 @@ def serve(
     running = sum(live.run is not None for live in server.supervisor.live().values())
     if running:
         out.print(Text(f"{counted(running, 'pipeline')} {'goes' if running == 1 else 'go'} on", "dim"))
+
+
+@contextmanager
+def files_for_own_user_only() -> Iterator[None]:
+    """What this process writes meanwhile cannot be read by other users."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _say_hello(server: PenstockServer) -> None:
