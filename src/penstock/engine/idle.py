@@ -96,27 +96,39 @@ class Remembered:
         return known
 
 
-def source_watermarks(query: StreamingQuery, came: Mapping[int, str]) -> dict[str, int]:
-    """The watermark of each source in milliseconds, as Spark keeps it; `came` are sources by marker."""
-    tracker = query._jsq.streamingQuery().watermarkTracker()
-    if tracker is None:
-        # Before the first batch there is nothing to tell.
-        return {}
-    field = tracker.getClass().getDeclaredField("operatorToWatermarkMap")
-    field.setAccessible(True)
-    by_operator = field.get(tracker)
-    found: dict[str, int] = {}
-    last = execution(query)
-    if last is None:
+class SourceWatermarks:
+    """The watermark of each source, as Spark keeps it for a query; `came` are sources by marker."""
+
+    def __init__(self, query: StreamingQuery, came: Mapping[int, str]) -> None:
+        self.query = query
+        self.came = came
+        self._field: Any = None
+        self._sources: dict[Any, str] = {}
+        """By Spark's name of what makes the watermark, which stays the same from batch to batch."""
+
+    def read(self) -> dict[str, int]:
+        """In milliseconds, by source; none before the first batch."""
+        tracker = self.query._jsq.streamingQuery().watermarkTracker()
+        if tracker is None or not self._known():
+            return {}
+        if self._field is None:
+            self._field = tracker.getClass().getDeclaredField("operatorToWatermarkMap")
+            self._field.setAccessible(True)
+        by_operator = self._field.get(tracker)
+        found: dict[str, int] = {}
+        for operator, source in self._sources.items():
+            value = by_operator.get(operator)
+            if value.isDefined():
+                found[source] = max(_millis(value.get()), found.get(source, 0))
         return found
-    for node in walk(last.analyzed()):
-        if node.nodeName() != "EventTimeWatermark":
-            continue
-        name = _source_below(node, came)
-        value = by_operator.get(node.nodeId())
-        if name is not None and value.isDefined():
-            found[name] = max(_millis(value.get()), found.get(name, 0))
-    return found
+
+    def _known(self) -> bool:
+        """Whether it is known what makes watermarks; the plan, which says so, is there with the first batch."""
+        if not self._sources and (last := execution(self.query)) is not None:
+            for node in walk(last.analyzed()):
+                if node.nodeName() == "EventTimeWatermark" and (name := _source_below(node, self.came)) is not None:
+                    self._sources[node.nodeId()] = name
+        return bool(self._sources)
 
 
 def _source_below(node: Any, came: Mapping[int, str]) -> str | None:

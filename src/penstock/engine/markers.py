@@ -8,8 +8,10 @@ because it cannot be compiled. See docs/decisions/0003.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 _FIRST = 1_000_000
 _STATEFUL = re.compile("State|Join|Dedup|SessionWindow|Limit")
 _LATE = "numRowsDroppedByWatermark"
+_ROWS = "number of output rows"
 _MARK = re.compile(r"spark_partition_id\(\) (?:>=|<) -(\d+)", re.IGNORECASE)
 
 
@@ -60,12 +63,44 @@ def rows_through(query: StreamingQuery) -> dict[int, int]:
 
     A part of the plan that Spark repeats has its markers repeated, and the same rows pass each of them.
     """
+    from pyspark import SparkContext
+
+    jvm: Any = SparkContext._jvm
     counts: dict[int, int] = {}
-    for node in walk(execution(query).executedPlan()):
-        number = number_of(node)
-        if number is not None:
-            counts[number] = max(counts.get(number, 0), int(node.metrics().apply("numOutputRows").value()))
+    for number, accumulator in counters_in(described(execution(query).executedPlan())):
+        # Spark forgets a counter only when nothing of the batch is left.
+        rows = int(jvm.org.apache.spark.util.AccumulatorContext.get(accumulator).get().value())
+        counts[number] = max(counts.get(number, 0), rows)
     return counts
+
+
+def described(plan: Any) -> dict[str, Any]:
+    """A physical plan as Spark's web pages show it, fetched in one piece: each call to the JVM takes its time."""
+    from pyspark import SparkContext
+
+    jvm: Any = SparkContext._jvm
+    info = jvm.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(plan)
+    found: dict[str, Any] = json.loads(_writer(jvm).writeValueAsString(info))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _writer(jvm: Any) -> Any:
+    """Writes values of Scala as JSON."""
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    name = "com.fasterxml.jackson.module.scala.DefaultScalaModule$"
+    module = jvm.java.lang.Class.forName(name, True, loader).getField("MODULE$").get(None)
+    return jvm.com.fasterxml.jackson.databind.ObjectMapper().registerModule(module)
+
+
+def counters_in(plan: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """The markers of a plan that was described, each with the number of its counter of rows."""
+    text = _MARK.search(plan["simpleString"]) if plan["nodeName"] == "Filter" else None
+    if text is not None and int(text[1]) >= _FIRST:
+        (counter,) = (item["accumulatorId"] for item in plan["metrics"] if item["name"] == _ROWS)
+        yield int(text[1]) - _FIRST, counter
+    for child in plan["children"]:
+        yield from counters_in(child)
 
 
 def late_in_operators(query: StreamingQuery) -> dict[int, int]:

@@ -16,7 +16,7 @@ from penstock.engine.batch import BatchHandler, Instead, SinkWork, as_declared
 from penstock.engine.checkpoint import last_committed, source_log, verify
 from penstock.engine.evolution.going_on import go_on
 from penstock.engine.frames import steps_in
-from penstock.engine.idle import Remembered, SourceTime, catch_up, source_watermarks, tick, tick_folder
+from penstock.engine.idle import Remembered, SourceTime, SourceWatermarks, catch_up, tick, tick_folder
 from penstock.engine.ledger import Ledger
 from penstock.engine.markers import execution, markers_in
 from penstock.engine.progress import BatchReport, batch_report, progress_after
@@ -68,6 +68,7 @@ class RunningPipeline:
         streams = analysed.builder.streams
         self._source_order = [name for number in markers_in(self.handler.frame()) for name in streams.get(number, [])]
         self.handler.source_order = self._source_order
+        self._source_watermarks: SourceWatermarks | None = None
         self._heard: dict[str, float] = {}
         self._ticked: dict[str, int] = {}
         self._remembered = Remembered(state.spool)
@@ -79,7 +80,7 @@ class RunningPipeline:
 
     def watermarks(self) -> dict[str, int]:
         """The watermark of each source in milliseconds; 0 for one that has given no row in this run."""
-        return {} if self.query is None else source_watermarks(self.query, self._came)
+        return {} if self._source_watermarks is None else self._source_watermarks.read()
 
     def release_idle(self, now: float | None = None) -> list[str]:
         """Takes the watermark of silent sources along with the others; which ones. Call it now and then."""
@@ -146,6 +147,7 @@ class RunningPipeline:
         except PenstockError:
             self.query.stop()
             raise
+        self._source_watermarks = SourceWatermarks(self.query, self._came)
         # Batches wait for this, so none is stored under a state that is not its own.
         self.handler.query = self.query
 

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -354,7 +355,7 @@ class SqlWriter(SinkWriter):
 
     def _parts(self, batch: Batch, rows: DataFrame) -> list[Part]:
         """What the tasks have to say; this is where Spark computes the batch."""
-        storable = rows.select(*self._storable())
+        storable = rows.select(*self._storable)
         prefix = f"{self._prefix}_{batch.epoch}_{batch.id}"
         if self.bulk_rows is None:
             task = Task(Loading(self.database, self.layout, prefix), 0, 0)
@@ -381,7 +382,9 @@ class SqlWriter(SinkWriter):
         tasks = rows._jdf.queryExecution().toRdd().getNumPartitions()
         return replace(whole, most_bytes=_THROUGH_DRIVER // max(tasks, 1))
 
+    @cached_property
     def _storable(self) -> list[Any]:
+        """The columns as the database takes them, made once: it takes many calls to the JVM."""
         from pyspark.sql import functions as F
 
         def column(name: str, kind: str) -> Any:
