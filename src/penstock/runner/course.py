@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
+_IDLE_POLL_SECONDS = 0.5
+"""While nothing is to be read. A stop and a savepoint that is asked for wait no longer than this."""
 _RATES_KEPT = 60
 
 Watch = Callable[[Status], None]
@@ -138,7 +140,8 @@ class Course:
         try:
             running.start(once=once)
             self.watch(tracker.turn(phase))
-            while not running.wait(_POLL_SECONDS):
+            idle = False
+            while not running.wait(_IDLE_POLL_SECONDS if idle else _POLL_SECONDS):
                 if self.stop.is_set() or self.savepoints.asked_to_stop:
                     self.stop.set()
                     self.watch(tracker.turn("stopping"))
@@ -150,7 +153,8 @@ class Course:
                     return None
                 running.release_idle()
                 self.savepoints.turn(running)
-                self.watch(tracker.turn("waiting for data" if running.idle else phase))
+                idle = running.idle
+                self.watch(tracker.turn("waiting for data" if idle else phase))
             self.savepoints.end(running)
             return tracker.turn("stopped" if self.stop.is_set() else "done")
         except Exception:
