@@ -23,6 +23,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "penstock-setup.json"
 WARM = ROOT / "src" / "penstock" / "engine" / "warm.py"
+LOCAL_FILES = ROOT / "src" / "penstock" / "engine" / "spark" / "LocalFiles.java"
 JARS = ROOT / "src" / "penstock" / "engine" / "jars.lock"
 CONSOLE = ROOT / "console"
 BUILT = ROOT / "src" / "penstock" / "control" / "console_dist" / "index.html"
@@ -245,7 +246,7 @@ def uv_version() -> str:
 
 
 def archive_key() -> str:
-    return digest(ROOT / "requirements.lock", WARM)
+    return digest(ROOT / "requirements.lock", WARM, LOCAL_FILES)
 
 
 def code_key() -> str:

@@ -78,7 +78,7 @@ class JvmOptions:
 _LOG_FILE = "log4j2.properties"
 _LOG_LINES = "log4j2-lines.properties"
 _LONGEST_LINE = 1 << 20
-_ARCHIVED = 2
+_ARCHIVED = 3
 """Counts what the archive is made of: with a new number it is made anew."""
 
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from penstock.components.shared.s3 import session_options
 from penstock.engine.jars import jars_of
 from penstock.engine.jvm import Jvm, JvmOptions
 from penstock.engine.packages import package_jars
+from penstock.engine.spark.local_files import LOCAL_FILES, compile_local_files, local_files_jar
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -140,6 +142,10 @@ class Session:
         try:
             spark = SparkSession.builder.getOrCreate()
             _silence_lost_counts(spark)
+            if is_local(options.master) and not local_files_jar().exists():
+                # For the sessions after this one; without it, or where nothing can be written, Spark is only slower.
+                with suppress(Exception):
+                    compile_local_files(spark)
             return spark
         except Exception as error:
             # The text of a Java error is fetched from the JVM, so it is asked for while there is one.
@@ -227,6 +233,8 @@ def spark_conf(options: SessionOptions, scratch: Path) -> dict[str, str]:
         defaults[AUTHENTICATE] = "true"
     if local:
         defaults |= _LOCAL_ONLY
+        if local_files_jar().exists():
+            defaults |= LOCAL_FILES
         # On a cluster each worker knows its own disk.
         defaults["spark.local.dir"] = str(scratch)
     return {
@@ -247,6 +255,8 @@ def _jar_conf(options: SessionOptions) -> dict[str, str]:
     Those of packages are loaded as Spark loads the packages that it resolves itself.
     """
     own = [str(jar) for jar in jars_of(options.jars)]
+    if is_local(options.master) and local_files_jar().exists():
+        own.append(str(local_files_jar()))
     packages = [str(jar) for jar in package_jars(options.locked, options.conf)]
     places = {
         "spark.driver.extraClassPath": (os.pathsep, own),

@@ -14,6 +14,7 @@ from penstock.engine.analyse import analyse
 from penstock.engine.jvm import archive_path
 from penstock.engine.query import RunningPipeline
 from penstock.engine.session import Session, SessionOptions
+from penstock.engine.spark.local_files import local_files_jar
 from penstock.engine.statedir import StateDir
 from penstock.frontends.yaml import parse_yaml
 from penstock.graph.build import build
@@ -42,6 +43,9 @@ spec:
 
 
 def main() -> int:
+    if not local_files_jar().exists():
+        # The archive is to hold the classes that sessions use once the jar is there.
+        Session(SessionOptions(master="local[1]", quick=True)).stop()
     target = archive_path()
     if target.exists():
         return 0
