@@ -178,6 +178,9 @@ class TestSeveralSinks:
         tasks: list[tuple[str, int, bool]] = []
 
         class Watched(_MemoryWriter):
+            def as_table(self, rows: DataFrame) -> DataFrame | None:  # type: ignore[override]
+                return None
+
             def write(self, batch: Batch, rows: DataFrame) -> bool:
                 partitions = rows._jdf.queryExecution().toRdd().getNumPartitions()
                 stored = super().write(batch, rows)

@@ -20,6 +20,7 @@ from penstock.spec.fields import Change, Config, change_of
 from penstock.spec.pipeline import LatePolicy
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock.components.shared.checksum import Change as ContentChange
@@ -399,6 +400,17 @@ class SinkWriter(ABC):
 
         Read the rows with one action: rows are counted as they pass, and a second pass would count them again.
         """
+
+    lane: str = ""
+    """Writers of one lane store one after the other; default: each has its own."""
+
+    def as_table(self, rows: DataFrame) -> DataFrame | None:
+        """The rows as `write_table` takes them; None for a writer that only takes frames. Must not run any job."""
+        return None
+
+    def write_table(self, batch: Batch, rows: pa.Table) -> bool:
+        """Like `write`, for a batch whose rows are few: they are in this process, as `as_table` wanted them."""
+        raise NotImplementedError("a writer that has `as_table` has this too")
 
     def refused(self, batch: Batch) -> Sequence[Refused]:
         """The rows of the batch last written that were left out; they become dead letters.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -48,6 +48,7 @@ from penstock.engine.savepoints.pins import Pins
 from penstock.engine.savepoints.rewinding import go_back, go_back_later
 from penstock.engine.sieves import dropped_rows, failing
 from penstock.engine.sink_positions import SinkPositions
+from penstock.engine.sink_writes import SinkRows, SinkWrites, gives_no_more, is_few
 from penstock.engine.state.counters import Counts, since
 from penstock.engine.state.pack import BEFORE
 from penstock.engine.statedir import StateDir, storage_error
@@ -60,6 +61,7 @@ from penstock.spec.pipeline import Step as StepSpec
 from penstock.spec.resolve import with_secrets
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -158,6 +160,8 @@ class BatchHandler:
         self.positions = SinkPositions(state.path, self.ledger, committed, self.begun)
         for node in self.sinks:
             self.writers[node.name] = self._open(node, analysed.analysis.facts[node.name].columns)
+        self.sink_writes = SinkWrites(spark)
+        self._no_more: bool | None = None
         self._own: set[str] = set()
         """Sinks that lie in the state folder, and go wherever it goes."""
         go_back(state.path, self.writers)
@@ -216,6 +220,7 @@ class BatchHandler:
 
     def close(self) -> None:
         self.disk.close(self.finished)
+        self.sink_writes.close()
         for writer in self.writers.values():
             writer.close()
 
@@ -338,7 +343,7 @@ class BatchHandler:
 
     def _store_whole(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
         (sink,) = self.sinks
-        if not self._write(sink.name, batch, rows):
+        if not self._write(sink.name, lambda writer: writer.write(batch, rows), batch):
             evaluate(rows)
         through = self._rows_through()
         self._begin_measures()
@@ -355,7 +360,26 @@ class BatchHandler:
         # Spark starts no task for what it knows to be empty.
         frames |= {name: frames[name].limit(0) for name in without_rows}
         frames = self._branches(frames)
-        return {sink.name: self._write_counted(sink, batch, frames) for sink in self.sinks}, counts
+        outputs = [self._output(sink, frames, without_rows) for sink in self.sinks]
+        rows = sum(through.get(number, 0) for number in self._output_markers.values())
+        if is_few(kept, rows) and self._gives_no_more(outputs):
+            tables = self.sink_writes.fetch([item for item in outputs if not self.measures.of_sink(item.rows)])
+        else:
+            tables = {}
+        return self.sink_writes.run(outputs, lambda item: self._write_counted(batch, item, tables)), counts
+
+    def _output(self, sink: Node, frames: Mapping[str, DataFrame], without_rows: Set[str]) -> SinkRows:
+        within = {sink.name, *sink.inputs, *self.graph.ancestors(sink.name)}
+        ends = {end for end in self._output_markers if end in within or end in {pseudo_node(name) for name in within}}
+        # What is counted on the way is counted by a job, also if there is nothing to count.
+        counted = self._watched or self.analysed.builder.sifted
+        return SinkRows(sink.name, self.writers[sink.name], _given(sink, frames), not counted and ends <= without_rows)
+
+    def _gives_no_more(self, outputs: Sequence[SinkRows]) -> bool:
+        """Asked once: plans are alike in all batches."""
+        if self._no_more is None:
+            self._no_more = gives_no_more(item.rows for item in outputs)
+        return self._no_more
 
     def _branches(self, frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
         """The nodes after the trunk, built on this batch."""
@@ -394,25 +418,30 @@ class BatchHandler:
                 waiting.extend(self.graph.nodes[name].inputs)
         return found
 
-    def _write_counted(self, sink: Node, batch: Batch, frames: dict[str, DataFrame]) -> int:
+    def _write_counted(self, batch: Batch, output: SinkRows, tables: Mapping[str, pa.Table]) -> int:
+        """Lets a sink store its rows; how many there were."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
+        table = tables.get(output.sink)
+        if table is not None:
+            self._write(output.sink, lambda writer: writer.write_table(batch, table), batch)
+            return int(table.num_rows)
         observation = Observation()
-        rows = _given(sink, frames)
-        counted = rows.observe(observation, F.count(F.lit(1)).alias("rows"), *self.measures.of_sink(rows))
-        if not self._write(sink.name, batch, counted):
+        measures = self.measures.of_sink(output.rows)
+        counted = output.rows.observe(observation, F.count(F.lit(1)).alias("rows"), *measures)
+        if not self._write(output.sink, lambda writer: writer.write(batch, counted), batch):
             evaluate(counted)
-        self.measures.note(f"rows_out {sink.name}", observation.get)
+        self.measures.note(f"rows_out {output.sink}", observation.get)
         return int(observation.get["rows"])
 
-    def _write(self, sink: str, batch: Batch, rows: DataFrame) -> bool:
+    def _write(self, sink: str, store: Callable[[SinkWriter], bool], batch: Batch) -> bool:
         began = time.monotonic()
         try:
             with inside(sink):
                 reach("sink.before_write", batch.id)
                 self.state.refuse_overtaken()
-                stored = self.writers[sink].write(batch, rows)
+                stored = store(self.writers[sink])
                 reach("sink.after_commit", batch.id)
             self._sink_ms[sink] = round((time.monotonic() - began) * 1000)
             return stored

@@ -147,6 +147,18 @@ def as_batch(rows: DataFrame) -> DataFrame:
     return Frame(session._jsparkSession.internalCreateDataFrame(plan, rows._jdf.schema(), False), session)
 
 
+def cached_bytes(frame: DataFrame) -> int | None:
+    """How much memory a frame takes that was persisted and has been computed; None if it was not."""
+    plan = frame._jdf.queryExecution().withCachedData()
+    return int(plan.computeStats().sizeInBytes()) if plan.nodeName() == "InMemoryRelation" else None
+
+
+def operations_in(frame: DataFrame) -> set[str]:
+    """What the plan of a frame does with the rows it begins with, by Spark's names of the nodes."""
+    plan = frame._jdf.queryExecution().analyzed()
+    return {node.nodeName() for node in walk(plan) if node.children().nonEmpty()}
+
+
 def plain_session(spark: SparkSession) -> SparkSession:
     """A session beside the given one for `rows_below`."""
     plain = spark.newSession()

@@ -38,7 +38,7 @@ class Measures:
 
     def of_sink(self, rows: DataFrame) -> list[Column]:
         """What is to be observed of the rows of a sink."""
-        sums = [spark_sum(self.columns)] if fits(self.columns, columns_of(rows)) else []
+        sums = [spark_sum(self.columns)] if self.columns and fits(self.columns, columns_of(rows)) else []
         return [*self.of_step(rows), *sums]
 
     def begin(self, query: StreamingQuery) -> None:

@@ -239,6 +239,17 @@ class KafkaWriter(SinkWriter):
         self.noted = batch.id
         return True
 
+    def as_table(self, rows: DataFrame) -> DataFrame:
+        return self.sink.messages(rows, self.folder)
+
+    def write_table(self, batch: Batch, rows: pa.Table) -> bool:
+        if self._applied(batch):
+            return False
+        self._allow_time(rows.num_rows)
+        self._persist(batch.id, rows.to_batches, lambda: self._applied(batch))
+        self.noted = batch.id
+        return True
+
     def _allow_time(self, rows: int) -> None:
         """Lets the broker wait for a large batch, unless the pipeline says how long it is to wait."""
         needed = min(int(_SECONDS) + rows // _ROWS_PER_SECOND, _LONGEST_SECONDS)

@@ -177,6 +177,8 @@ class SqlWriter(SinkWriter):
         self.bulk_rows = bulk_rows
         self.patience = patience or Patience()
         self.layout = sink.layout(context.schema)
+        # One transaction at a time can write to a file, and two that merge into one table wait for each other's rows.
+        self.lane = f"{database.place} {sink.table}" if database.keeps_connections else database.place
         if sink.key and context.checksum:
             self.layout = replace(self.layout, summed=tuple(item.name for item in self.layout.columns))
         self._changed: dict[int, ContentChange] = {}
@@ -307,10 +309,19 @@ class SqlWriter(SinkWriter):
     # --- writing ------------------------------------------------------------------------------------------
 
     def write(self, batch: Batch, rows: DataFrame) -> bool:
+        # Spark computes outside the transaction: a slow batch must not lock tables for others.
+        return self._write(batch, lambda: self._parts(batch, rows))
+
+    def as_table(self, rows: DataFrame) -> DataFrame:
+        return rows.select(*self._storable)
+
+    def write_table(self, batch: Batch, rows: pa.Table) -> bool:
+        return self._write(batch, lambda: [self._part_of(batch, rows)])
+
+    def _write(self, batch: Batch, compute: Callable[[], list[Part]]) -> bool:
         if self._persist(batch, lambda: self._look_up(batch)):
             return False
-        # Spark computes outside the transaction: a slow batch must not lock tables for others.
-        parts = self._parts(batch, rows)
+        parts = compute()
         try:
             reach("sink.staged", batch.id)
             self._persist(batch, lambda: self._store(batch, parts))
@@ -355,20 +366,26 @@ class SqlWriter(SinkWriter):
 
     def _parts(self, batch: Batch, rows: DataFrame) -> list[Part]:
         """What the tasks have to say; this is where Spark computes the batch."""
-        storable = rows.select(*self._storable)
-        prefix = f"{self._prefix}_{batch.epoch}_{batch.id}"
+        storable = self.as_table(rows)
         if self.bulk_rows is None:
-            task = Task(Loading(self.database, self.layout, prefix), 0, 0)
-            for some in storable.toArrow().to_batches():
-                task.add(some)
-            return [task.finish()]
-        loading = self._loading(prefix, storable)
+            return [self._part_of(batch, storable.toArrow())]
+        loading = self._loading(self._stage_prefix(batch), storable)
         parts = parts_of(in_arrow(storable, loading, PART).toArrow())
         failure = next((part.failure for part in parts if part.failure), None)
         if failure is not None:
             self._drop([self._near(name) for name in self._leftovers()])
             raise self._failed(batch, failure)
         return parts
+
+    def _part_of(self, batch: Batch, rows: pa.Table) -> Part:
+        """Rows that are in this process, as a task would hand them over."""
+        task = Task(Loading(self.database, self.layout, self._stage_prefix(batch)), 0, 0)
+        for some in rows.to_batches():
+            task.add(some)
+        return task.finish()
+
+    def _stage_prefix(self, batch: Batch) -> str:
+        return f"{self._prefix}_{batch.epoch}_{batch.id}"
 
     def _loading(self, prefix: str, rows: DataFrame) -> Loading:
         """How tasks bring rows here: by way of the driver, as far as it has room for those of all tasks."""

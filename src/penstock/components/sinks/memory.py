@@ -9,6 +9,7 @@ from penstock.components.base import Batch, Sink, SinkContext, SinkWriter
 from penstock.spec.fields import Change, Holds, field
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 Row = dict[str, Any]
@@ -43,9 +44,15 @@ class _MemoryWriter(SinkWriter):
         self.batches = batches
 
     def write(self, batch: Batch, rows: DataFrame) -> bool:
+        return batch.id not in self.batches and self.write_table(batch, rows.toArrow())
+
+    def as_table(self, rows: DataFrame) -> DataFrame:
+        return rows
+
+    def write_table(self, batch: Batch, rows: pa.Table) -> bool:
         if batch.id in self.batches:
             return False
-        self.batches[batch.id] = rows.toArrow().to_pylist()
+        self.batches[batch.id] = rows.to_pylist()
         return True
 
     def rewind(self, batch: int, position: Mapping[str, Any]) -> None:
