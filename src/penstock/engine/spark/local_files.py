@@ -43,12 +43,13 @@ def compile_local_files(spark: SparkSession, jar: Path | None = None) -> Path:
     jar = jar or local_files_jar()
     jar.parent.mkdir(parents=True, exist_ok=True)
     jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
     with tempfile.TemporaryDirectory(prefix=".local-files-", dir=jar.parent) as folder:
         classes = Path(folder) / "classes"
         classes.mkdir()
         compiler = jvm.org.codehaus.janino.Compiler()
         compiler.setDestinationDirectory(jvm.java.io.File(str(classes)), False)
-        sources = spark.sparkContext._gateway.new_array(jvm.java.io.File, 1)
+        sources = gateway.new_array(jvm.java.io.File, 1)
         sources[0] = jvm.java.io.File(str(_SOURCE))
         compiler.compile(sources)
         unfinished = Path(folder) / jar.name
