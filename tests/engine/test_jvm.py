@@ -75,6 +75,15 @@ def test_a_class_path_of_the_operator_is_added_to_sparks(tmp_path: Path) -> None
     assert arguments[arguments.index("-cp") + 1].split(os.pathsep)[-1] == "/opt/x.jar"
 
 
+def test_the_heap_begins_small_and_operators_may_still_set_it(tmp_path: Path) -> None:
+    conf = {"spark.driver.extraJavaOptions": "-Xms512m"}
+    options = JvmOptions(scratch=tmp_path, log=tmp_path / "spark.log", conf=conf)
+    arguments = command("java", options, tmp_path)
+    assert "-Xms64m" in arguments
+    assert arguments.index("-Xms64m") < arguments.index(f"@{tmp_path / 'java.options'}")
+    assert "-Xms512m" in (tmp_path / "java.options").read_text("utf-8")
+
+
 def test_a_quick_jvm_compiles_lightly_and_a_lasting_one_does_not(tmp_path: Path) -> None:
     assert "-XX:TieredStopAtLevel=1" in argv(tmp_path, quick=True)
     assert "-XX:TieredStopAtLevel=1" not in argv(tmp_path)

@@ -47,6 +47,9 @@ FIXED = {
 AUTHENTICATE = "spark.authenticate"
 DEFAULTS = {
     "spark.python.daemon.module": "penstock.engine.worker_daemon",
+    # Spark starts a daemon for each set of variables, and sets one more for some Python functions if this is on: with
+    # it, a stateful step would have other workers than the rest.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
