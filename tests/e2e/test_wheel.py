@@ -62,4 +62,4 @@ def test_the_version_of_the_wheel_is_the_one_penstock_tells(wheel: Path) -> None
         metadata = archive.read(f"penstock-{penstock.__version__}.dist-info/METADATA").decode()
         scripts = archive.read(f"penstock-{penstock.__version__}.dist-info/entry_points.txt").decode()
     assert f"\nVersion: {penstock.__version__}\n" in metadata
-    assert "penstock = penstock.cli.main:main" in scripts
+    assert "penstock = penstock.cli.entry:main" in scripts

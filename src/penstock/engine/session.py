@@ -66,6 +66,8 @@ _LOCAL_ONLY = {
     # Driver and executor are one process. It cannot be lost, but after the time of day was set it would seem so.
     "spark.storage.blockManagerHeartbeatTimeoutMs": "30d",
 }
+_OF_A_PROCESS = frozenset({"spark.master", "spark.local.dir", "spark.sql.warehouse.dir"})
+"""Options that may differ between sessions that share a JVM one after the other: places for what is temporary."""
 _WITH_OWN_SECRETS = ("yarn", "k8s://")
 """Masters for which Spark hands the secret of an application to its executors by itself."""
 
@@ -101,6 +103,7 @@ class Session:
 
     def __init__(self, options: SessionOptions) -> None:
         global _current
+        self.jvm: Jvm
         self._own_scratch = options.scratch is None
         self.scratch = options.scratch or Path(tempfile.mkdtemp(prefix="penstock-"))
         self.log = options.log or self.scratch / "spark.log"
@@ -108,24 +111,57 @@ class Session:
         try:
             conf = spark_conf(options, self.scratch)
             _refuse_second()
-            self.jvm = Jvm(
-                JvmOptions(
-                    scratch=self.scratch,
-                    log=self.log,
-                    conf=conf,
-                    memory=options.driver_memory or default_memory(),
-                    packages=options.packages,
-                    hidden=options.hidden,
-                    take_line=options.take_line,
-                    quick=options.quick,
-                    archive_to=options.archive_to,
+            self._held = _held_for(options, conf)
+            self.jvm = (
+                self._held.jvm
+                if self._held is not None
+                else Jvm(
+                    JvmOptions(
+                        scratch=self.scratch,
+                        log=self.log,
+                        conf=conf,
+                        memory=options.driver_memory or default_memory(),
+                        packages=options.packages,
+                        hidden=options.hidden,
+                        take_line=options.take_line,
+                        quick=options.quick,
+                        archive_to=options.archive_to,
+                    )
                 )
             )
         except BaseException:
             self._remove_scratch()
             raise
-        self.spark = self._connect(options)
+        self.options, self.conf = options, conf
+        self.spark = self._connect(options) if self._held is None else self._held.lent(conf, self.log)
         _current = self
+
+    def fits(self, options: SessionOptions, conf: Mapping[str, str]) -> bool:
+        """Whether this session can be used for one with these options, which may need some of its own from Java on."""
+        needs_own_java = (
+            options.packages or options.locked or options.jars or options.hidden or options.take_line
+            or options.archive_to
+        )  # fmt: skip
+        if needs_own_java or not self.usable:
+            return False
+        alike = (options.master, options.driver_memory) == (self.options.master, self.options.driver_memory)
+        if not alike and not (options.quick and is_local(options.master)):
+            return False
+        return all(key in _OF_A_PROCESS or self.spark.conf.isModifiable(key) for key in self._differing(conf))
+
+    def _differing(self, conf: Mapping[str, str]) -> dict[str, str]:
+        return {key: value for key, value in conf.items() if self.conf.get(key) != value}
+
+    def lent(self, conf: Mapping[str, str], log: Path) -> SparkSession:
+        """The session for another one that it fits, with its options and its log."""
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        for key, value in self._differing(conf).items():
+            if key not in _OF_A_PROCESS:
+                self.spark.conf.set(key, value)
+        jvm: Any = self.spark._jvm
+        jvm.java.lang.System.setProperty("penstock.log", str(log))
+        jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure()
+        return self.spark
 
     @property
     def usable(self) -> bool:
@@ -183,11 +219,33 @@ class Session:
         keep = None if self._own_scratch else self.log
         if keep is None or self.scratch not in keep.parents:
             shutil.rmtree(self.scratch, ignore_errors=True)
+        held = getattr(self, "_held", None)
+        if held is not None:
+            held._remove_scratch()
+
+
+_standby: Session | None = None
+
+
+def hold(session: Session) -> None:
+    """Keeps an open session for the next one that is asked for, which is this one if it fits."""
+    global _standby
+    _standby = session
+
+
+def _held_for(options: SessionOptions, conf: Mapping[str, str]) -> Session | None:
+    """The session that was kept, if it fits; else it ends."""
+    global _standby
+    held, _standby = _standby, None
+    if held is None or held.fits(options, conf):
+        return held
+    held.kill()
+    return None
 
 
 def _refuse_second() -> None:
     """PySpark would hand out the session that is there, and end it when the second one is stopped."""
-    if _current is None:
+    if _current is None or _current is _standby:
         return
     if _current.usable:
         raise RuntimeError("this process has a Spark session already")
