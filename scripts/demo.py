@@ -143,8 +143,9 @@ class Demo:
         self.client.post("/apply", {"files": collected([EXAMPLES / f"{name}.yaml" for name in PIPELINES])})
         results = self.data / "files" / "out" / "demo.db"
         out.print(Text.assemble("Penstock serves ", (self.url, "bold green"), " with three live pipelines."))
+        link = self.url + self.client.post("/login/links")["path"]
+        out.print(Text.assemble("The console, logged in (works once, for ten minutes):\n\n  ", (link, "bold"), "\n"))
         token = self.data / "admin.token"
-        out.print(Text.assemble("Open it in a browser; the token to log in with is in ", (str(token), "bold"), "."))
         out.print("Or look at them from another terminal:\n")
         for line in (
             f"export PATH={Path(sys.executable).parent}:$PATH",

@@ -6,6 +6,7 @@ import re
 import statistics
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from tests.console.between import Between
 from tests.console.browser import PHONE, breaches, log_in, opened, overflow
@@ -97,6 +98,20 @@ def test_a_token_opens_the_page_that_was_asked_for_and_scripts_never_see_it(brow
         page.get_by_label("Token").wait_for()
         page.goto("/")
         page.get_by_label("Token").wait_for()
+
+
+def test_a_link_logs_in_once_and_leaves_no_code_in_the_address(browser: Browser, console: Console) -> None:
+    headers = {"Authorization": f"Bearer {console.token}"}
+    made = httpx.post(f"{console.url}/api/v1/login/links", headers=headers, trust_env=False)
+    link = console.url + made.json()["path"]
+    with opened(browser, console.url) as page:
+        page.goto(link)
+        page.get_by_role("table", name="Pipelines").wait_for()
+        assert page.url == f"{console.url}/"
+    with opened(browser, console.url) as page:
+        page.goto(link)
+        page.get_by_role("alert").get_by_text("used already").wait_for()
+        assert page.url == f"{console.url}/login"
 
 
 def test_a_login_leads_nowhere_else(browser: Browser, console: Console) -> None:

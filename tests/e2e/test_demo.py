@@ -33,6 +33,7 @@ def test_the_demo_runs_three_pipelines_and_leaves_nothing_behind(tmp_path: Path,
         else:
             running = re.compile(r"Z (demo|campaigns|machines) (?:RUNNING|IDLE)")
             demo.wait_until(lambda: len(set(running.findall(demo.text))) == 3, "all three run")
+            assert re.search(r"^  http://127\.0\.0\.1:\d+/login#code=[\w-]{43}$", demo.text, re.MULTILINE)
         demo.signal(signal.SIGINT)
         assert demo.wait(60) == 0, demo.text
     assert "nothing of it is left" in demo.text

@@ -11,3 +11,8 @@ export function covers(mine: Role, needed: Role): boolean {
 export function safeNext(next: string | null): string {
   return next !== null && /^\/(?![/\\])/.test(next) && !next.startsWith("/login") ? next : "/";
 }
+
+/** The code in the address of a link that logs in once; empty if there is none. */
+export function codeOf(hash: string): string {
+  return new URLSearchParams(hash.replace(/^#/, "")).get("code") ?? "";
+}

@@ -76,18 +76,24 @@ def files_for_own_user_only() -> Iterator[None]:
 
 
 def _say_hello(server: PenstockServer) -> None:
+    from penstock.control.auth.links import is_loopback
+
     data = server.options.data
     lines = [("data", str(data)), ("store", server.store.url.render_as_string(hide_password=True))]
     lines.append(("targets", ", ".join(server.config.targets)))
     out.print(Text.assemble("Penstock serves ", (server.url, "bold green")))
     if server.token is not None:
         lines.append(("token", server.token))
+        if is_loopback(server.options.host):
+            lines.append(("console", f"{server.url}{server.services.links.make(server.token)}"))
     for name, value in lines:
         out.print(Text.assemble((f"  {name:<8} ", "dim"), value))
     for warning in server.warnings():
         out.print(Text(f"Warning: {warning}", "yellow"))
     if server.token is not None:
         out.print(Text(f"The token is an admin's. It is shown this once; {data / 'admin.token'} has it too", "dim"))
+        if is_loopback(server.options.host):
+            out.print(Text("The link to the console logs in once, within ten minutes", "dim"))
     out.print(Text("Ctrl-C ends the server; pipelines go on", "dim"))
     # Whoever waits for these lines in a pipe wants them now.
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A standby process at work: it gives the same answers as a command that starts Spark itself, and serves one command."""
+"""A standby process at work: it answers like a command that starts Spark itself, and serves one command."""
 
 from __future__ import annotations
 

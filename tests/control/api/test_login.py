@@ -66,6 +66,65 @@ def test_a_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(server
     assert server.client(None).post("/api/v1/login", {"token": new_token()}, headers=SAME).status_code == 401
 
 
+def code_of(server: Server, role: Role) -> str:
+    answer = server.client(role).post("/api/v1/login/links")
+    assert (answer.status_code, answer.json()["seconds"]) == (201, 600)
+    path, _, code = answer.json()["path"].partition("#code=")
+    assert path == "/login"
+    return str(code)
+
+
+def test_a_link_logs_a_browser_in_once_with_the_token_that_asked_for_it(server: Server) -> None:
+    code = code_of(server, Role.OPERATOR)
+    answer = server.client(None).post("/api/v1/login", {"code": code}, headers=SAME)
+    assert answer.json() == {"who": "the operator", "role": "operator"}
+    assert cookies(answer)["penstock_session"] == server.token(Role.OPERATOR)
+    again = server.client(None).post("/api/v1/login", {"code": code}, headers=SAME)
+    assert (again.status_code, again.json()["code"]) == (401, "UNAUTHENTICATED")
+    assert "used already" in again.json()["title"]
+
+
+def test_codes_cannot_be_tried_at_will(server: Server) -> None:
+    statuses = [
+        server.client(None).post("/api/v1/login", {"code": new_token()}, headers=SAME).status_code for _ in range(11)
+    ]
+    assert statuses == [401] * 10 + [429]
+
+
+def test_another_site_cannot_log_a_browser_in(server: Server) -> None:
+    headers = {"Host": "server", "Origin": "http://evil.example.org"}
+    code = code_of(server, Role.VIEWER)
+    assert server.client(None).post("/api/v1/login", {"code": code}, headers=headers).status_code == 403
+    assert server.client(None).post("/api/v1/login", {"code": code}, headers=SAME).status_code == 200
+
+
+def test_a_link_ends_with_its_token(server: Server) -> None:
+    admin, code = server.client(Role.ADMIN), code_of(server, Role.VIEWER)
+    (token,) = (one["id"] for one in admin.get("/api/v1/tokens").json()["items"] if one["name"] == "the viewer")
+    assert admin.delete(f"/api/v1/tokens/{token}").status_code == 200
+    assert server.client(None).post("/api/v1/login", {"code": code}, headers=SAME).status_code == 401
+
+
+def test_links_are_made_and_used_on_the_machine_of_the_server_only(server: Server) -> None:
+    header = {"Authorization": f"Bearer {server.token(Role.ADMIN)}"}
+    elsewhere = Client(server.app, header, address="10.0.0.7").post("/api/v1/login/links")
+    assert (elsewhere.status_code, elsewhere.json()["code"]) == (403, "FORBIDDEN")
+    code = code_of(server, Role.ADMIN)
+    answer = Client(server.app, SAME, address="10.0.0.7").post("/api/v1/login", {"code": code})
+    assert answer.status_code == 401
+
+
+def test_a_browser_cannot_make_links(server: Server) -> None:
+    jar = {"penstock_session": server.token(Role.ADMIN)}
+    assert browser(server, jar).post("/api/v1/login/links", headers=SAME).status_code == 403
+    assert server.client(None).post("/api/v1/login/links").status_code == 401
+
+
+@pytest.mark.parametrize("body", [{}, {"token": "a", "code": "b"}, {"token": None}])
+def test_a_login_takes_a_token_or_a_code(server: Server, body: dict[str, str | None]) -> None:
+    assert server.client(None).post("/api/v1/login", body, headers=SAME).status_code == 422
+
+
 def test_failed_logins_are_limited(server: Server) -> None:
     statuses = [
         server.client(None).post("/api/v1/login", {"token": new_token()}, headers=SAME).status_code for _ in range(11)

@@ -1,9 +1,9 @@
 /** The way in: a token, which becomes a cookie that scripts cannot read, or the login of the organisation. */
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 import { api } from "../../api/client";
-import { safeNext } from "../../logic/roles";
+import { codeOf, safeNext } from "../../logic/roles";
 import { Mistakes } from "../../ui/states";
 import "./login.css";
 
@@ -14,13 +14,21 @@ export default function LoginPage() {
   const client = useQueryClient();
   const ways = useQuery({ queryKey: ["login"], queryFn: () => api.get("/api/v1/login", {}) });
   const login = useMutation({
-    mutationFn: () => api.post("/api/v1/login", { body: { token: token.trim() } }),
+    mutationFn: (body: { token: string } | { code: string }) => api.post("/api/v1/login", { body }),
     onSuccess: () => {
       setToken("");
       client.clear();
       void navigate(safeNext(query.get("next")), { replace: true });
     },
   });
+  const { mutate } = login;
+  useEffect(() => {
+    const code = codeOf(window.location.hash);
+    if (!code) return;
+    // A link works once, so it need not stay in the address.
+    window.history.replaceState(window.history.state, "", window.location.pathname + window.location.search);
+    mutate({ code });
+  }, [mutate]);
   return (
     <main className="login">
       <title>Log in · Penstock</title>
@@ -28,7 +36,7 @@ export default function LoginPage() {
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          login.mutate();
+          mutate({ token: token.trim() });
         }}
       >
         {ways.data?.oidc && <p><a className="button primary wide" href="/api/v1/login/oidc">Log in with your organisation</a></p>}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from penstock.control.auth.roles import LABEL_KEY, Role
@@ -145,7 +145,18 @@ class TokenRequest(Asked):
 
 
 class LoginRequest(Asked):
-    token: Annotated[str, StringConstraints(max_length=200)]
+    """A token, or the code of a link that stands for one."""
+
+    token: Annotated[str, StringConstraints(max_length=200)] | None = None
+    code: Annotated[str, StringConstraints(max_length=200)] | None = Field(
+        None, description="What follows `#code=` in a link that `POST /login/links` has given."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.token is None) == (self.code is None):
+            raise ValueError("give either `token` or `code`")
+        return self
 
 
 class ReclaimRequest(Asked):

@@ -17,6 +17,7 @@ from penstock.control.api.rates import RequestRates
 from penstock.control.api.readiness import Readiness
 from penstock.control.api.sent_rules import SentRules
 from penstock.control.auth.attempts import FailedLogins
+from penstock.control.auth.links import LoginLinks
 from penstock.control.auth.oidc import Oidc
 from penstock.control.auth.roles import Grant
 from penstock.control.auth.tokens import Doorman
@@ -141,6 +142,10 @@ class Services:
     @cached_property
     def attempts(self) -> FailedLogins:
         return FailedLogins(self.config.limits.failed_logins)
+
+    @cached_property
+    def links(self) -> LoginLinks:
+        return LoginLinks()
 
     @cached_property
     def readiness(self) -> Readiness:

@@ -20,6 +20,7 @@ from penstock.control.api.guard import (
     OpenRoute,
     ServicesOf,
     address_of,
+    bearer,
     logged_in,
     queued,
     refuse_if_too_often,
@@ -28,6 +29,7 @@ from penstock.control.api.guard import (
 from penstock.control.api.problems import RESPONSES
 from penstock.control.api.queues import Kind
 from penstock.control.api.services import Services
+from penstock.control.auth.links import LASTS_SECONDS, is_loopback
 from penstock.control.auth.roles import Role
 from penstock.control.auth.tokens import digest, new_token
 from penstock.control.store import access
@@ -62,10 +64,37 @@ async def ways(services: ServicesOf) -> LoginWays:
 def login(services: ServicesOf, request: Request, asked: LoginRequest) -> JSONResponse:
     """Keeps a token as a cookie that scripts cannot read. It ends with the token."""
     refuse_other_sites(request)
-    grant = logged_in(services, request, asked.token)
+    token = asked.token if asked.token is not None else _token_of(services, request, asked.code or "")
+    grant = logged_in(services, request, token)
     response = JSONResponse({"who": grant.who, "role": str(grant.role)})
-    _set_session(response, asked.token, _SESSION, request, services)
+    _set_session(response, token, _SESSION, request, services)
     return response
+
+
+def _token_of(services: Services, request: Request, code: str) -> str:
+    """The token that a link stands for; a wrong code counts as a failed login."""
+    address = address_of(request)
+    token = services.links.take(code) if is_loopback(address) else None
+    if token is None:
+        refuse_if_too_often(services, address)
+        services.attempts.note(address)
+        raise PenstockError.of("UNAUTHENTICATED", reason="this link was used already, or is more than ten minutes old")
+    return token
+
+
+class LoginLink(Answer):
+    path: str = Field(description="The path at this server that logs a browser in, once.")
+    seconds: int = Field(description="How long it works.")
+
+
+@guarded.guarded(Role.VIEWER, "POST", "/login/links", status_code=201)
+def make_link(services: ServicesOf, request: Request, grant: Caller) -> LoginLink:
+    """Makes a link that logs a browser on the machine of the server in, with the token that asks for it."""
+    token, cookie = bearer(request)
+    if cookie or grant.session or not is_loopback(address_of(request)):
+        reason = "login links are made with a token, on the machine of the server"
+        raise PenstockError.of("FORBIDDEN", reason=reason, advice="Open the console and log in with a token.")
+    return LoginLink(path=services.links.make(token), seconds=LASTS_SECONDS)
 
 
 @guarded.guarded(Role.VIEWER, "POST", "/logout", status_code=204)
