@@ -180,9 +180,11 @@ class Checkup:
     def _texts_of_source(node: Node, source: Source) -> Iterator[Text]:
         if isinstance(source.format, base.Format):
             yield from texts_of(source.format, (*node.path, "format", source.format.name))
-        history = source.bootstrap.component if source.bootstrap is not None else None
-        if isinstance(history, base.Source):
-            yield from texts_of(history, (*node.path, "bootstrap", history.name))
+        history = source.bootstrap
+        if history is not None and isinstance(history.component, base.Source):
+            yield from texts_of(history.component, (*node.path, "bootstrap", history.component.name))
+        if history is not None and isinstance(history.format, base.Format):
+            yield from texts_of(history.format, (*node.path, "bootstrap", "format", history.format.name))
 
 
 def texts_of(config: Config, path: Path_) -> Iterator[Text]:

@@ -45,7 +45,9 @@ def diagnose_text(text: str, path: Path, state: StateFolder | None = None) -> Di
 
 
 def _diagnosis(path: Path, text: str | None, examination: Examined, state: StateFolder | None) -> Diagnosis:
-    problems = [of_problem(problem, str(path)) for problem in examination.problems]
+    # Two checks may find the same mistake.
+    said = {(problem.code, problem.location, problem.message): problem for problem in examination.problems}
+    problems = [of_problem(problem, str(path)) for problem in said.values()]
     invalid = any(problem.severity is ProblemSeverity.ERROR for problem in examination.problems)
     if invalid or examination.graph is None:
         return Diagnosis(path, False, _in_order(problems), text)

@@ -113,6 +113,7 @@ def source_reads_sink(checkup: Checkup) -> Iterator[Found]:
             if read is not None and (folder == read or inside):
                 evidence = {"source": node.name, "sink": sink.name, "path": folder}
                 yield Found((*node.path, node.component.name, "path"), evidence)
+                break
 
 
 def _folder(component: object) -> str | None:

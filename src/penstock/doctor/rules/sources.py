@@ -111,7 +111,7 @@ def batch_unlimited(checkup: Checkup) -> Iterator[Found]:
             continue
         path, component, name = found
         field = type(component).model_fields[name]
-        if getattr(component, name) is None and isinstance(field.default, int):
+        if getattr(component, name) is None and isinstance(field.default, int) and not _is_throttled(node):
             key = field.alias or name
             edit = Edit((*path, key), str(field.default))
             evidence = {"source": node.name, "key": key, "limit": field.default}
@@ -144,11 +144,14 @@ def throttle_missing(checkup: Checkup) -> Iterator[Found]:
     for node in checkup.graph.of_kind("source"):
         fed = [name for name in databases if node.name in checkup.graph.ancestors(name)]
         spec = node.spec
-        if not fed or not isinstance(spec, Source) or _batch_limit(node) is None:
-            continue
-        if spec.throttle.rows_per_second is None and not spec.throttle.adaptive:
+        if fed and isinstance(spec, Source) and _batch_limit(node) is not None and not _is_throttled(node):
             edit = None if spec.throttle.model_fields_set else Edit((*node.path, "throttle"), "{adaptive: true}")
             yield Found(node.path, {"source": node.name, "sink": fed[0], "throttle": None}, edit, key=True)
+
+
+def _is_throttled(node: Node) -> bool:
+    throttle = node.spec.throttle if isinstance(node.spec, Source) else None
+    return throttle is not None and (throttle.rows_per_second is not None or throttle.adaptive)
 
 
 @rule(
