@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.doctor.breaking import BAD, HEALTHY
 from tests.docs.pages import EXAMPLES
+from tests.doctor.breaking import BAD, HEALTHY
 from tests.e2e.commands import Command, command
 
 from penstock.doctor.diagnose import diagnose

@@ -66,8 +66,8 @@ def test_comments_order_and_quotes_stay(tmp_path: Path) -> None:
 
     old, new = BAD.read_text("utf-8").splitlines(), file.read_text("utf-8").splitlines()
     assert [line for line in new if line not in old] == [
-        '      kafka: {bootstrap: "broker-1.example.com:9092", topic: views, onDataLoss: skip, maxRowsPerBatch: 500000, '
-        'security: {username: shop, password: "${secret:env/KAFKA_PASSWORD}"}, startingOffsets: latest}',
+        '      kafka: {bootstrap: "broker-1.example.com:9092", topic: views, onDataLoss: skip, maxRowsPerBatch: '
+        '500000, security: {username: shop, password: "${secret:env/KAFKA_PASSWORD}"}, startingOffsets: latest}',
         "      throttle: {adaptive: true}",
         "  late: drop",
     ]

@@ -62,7 +62,8 @@ BREAKS = [
     Break("sinks-share-place", 'files: {path: "s3a://lake/dead", format: json}',
           'files: {path: «"s3a://lake/joined", format: json}'),
     Break("source-reads-sink", 'files: {path: "s3a://lake/clicks", ', 'files: {path: «"s3a://lake/recent", '),
-    Break("source-reads-sink", 'files: {path: "s3a://lake/clicks", ', 'files: {recursive: true, path: «"s3a://lake/", '),
+    Break("source-reads-sink", 'files: {path: "s3a://lake/clicks", ',
+          'files: {recursive: true, path: «"s3a://lake/", '),
     Break("compaction-off", "compact: 50", "«compact: null"),
     Break("sink-on-local-disk", '"s3a://lake/priced"', "«./priced"),
     # --- rows that are set aside ---

@@ -98,6 +98,8 @@ def _print(diagnosis: Diagnosis, repair: Repair | None) -> None:
     counts = [(level, sum(finding.severity == level for finding in left)) for level in _COLOURS]
     said = ", ".join(counted(count, level) for level, count in counts if count)
     verdict.append(said or "nothing found", f"bold {_colour(left)}")
+    if diagnosis.ignored:
+        verdict.append(f", {diagnosis.ignored:,} ignored")
     if repair is not None and repair.fixed:
         verdict.append(f", {len(repair.fixed):,} fixed")
     elif any(finding.edit is not None for finding in left):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.doctor.checkup import Checkup
 from penstock.doctor.findings import Finding, Severity, of_problem
+from penstock.doctor.ignored import ignored_rules
 from penstock.doctor.registry import rules
 from penstock.doctor.state_folder import StateFolder
 from penstock.errors import PenstockError
@@ -31,6 +32,8 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     text: str | None = None
     """What was read, if it is YAML."""
+    ignored: int = 0
+    """How many findings a comment in the file accepts; they are not among the others."""
 
 
 def diagnose(path: Path, state: StateFolder | None = None) -> Diagnosis:
@@ -51,7 +54,10 @@ def _diagnosis(path: Path, text: str | None, examination: Examined, state: State
     invalid = any(problem.severity is ProblemSeverity.ERROR for problem in examination.problems)
     if invalid or examination.graph is None:
         return Diagnosis(path, False, _in_order(problems), text)
-    return Diagnosis(path, True, _in_order([*problems, *check(examination.graph, state)]), text)
+    accepted = ignored_rules(text if text is not None else read_text(path))
+    found = check(examination.graph, state)
+    left = [finding for finding in found if finding.code not in accepted.get(finding.location.line, ())]
+    return Diagnosis(path, True, _in_order([*problems, *left]), text, len(found) - len(left))
 
 
 def check(graph: Graph, state: StateFolder | None = None) -> list[Finding]:

@@ -15,7 +15,7 @@ _DAY = Duration(86_400_000)
 
 
 def _timed(checkup: Checkup) -> Iterator[Source]:
-    """Sources with event time, without those that are only made up."""
+    """Sources with event time."""
     return (source for source in checkup.pipeline.sources if source.event_time is not None)
 
 
@@ -23,8 +23,8 @@ def _timed(checkup: Checkup) -> Iterator[Source]:
     "watermark-missing",
     Severity.ERROR,
     message="step '{step}' works by event time, but source '{source}' has no `eventTime`",
-    why="The watermark is made of the sources that have event time. Rows of the others do not hold it back, so they are "
-    "late whenever the others are ahead; and where no source has event time, windows and state are never closed.",
+    why="The watermark is made of the sources that have event time. Rows of the others do not hold it back, so they "
+    "are late whenever the others are ahead; and where no source has event time, windows and state are never closed.",
     fix="Name the column of '{source}': `eventTime: {{column: ts, maxDelay: 1 minute}}`.",
 )
 def watermark_missing(checkup: Checkup) -> Iterator[Found]:

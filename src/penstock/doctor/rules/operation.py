@@ -74,8 +74,8 @@ def savepoints_off(checkup: Checkup) -> Iterator[Found]:
     "savepoints-many",
     Severity.WARNING,
     message="{keep} savepoints are kept, one every {every}",
-    why="A savepoint holds on to files of the checkpoint that would be removed otherwise, and batches wait while one is "
-    "taken.",
+    why="A savepoint holds on to files of the checkpoint that would be removed otherwise, and batches wait while one "
+    "is taken.",
     fix="Take them less often, or keep fewer.",
 )
 def savepoints_many(checkup: Checkup) -> Iterator[Found]:
