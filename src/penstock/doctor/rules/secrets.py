@@ -1,4 +1,4 @@
-"""Rules on secrets and connections: nothing secret stands in a file or goes over a network in the clear."""
+"""Rules on secrets and connections: nothing secret stands in a file or goes over a network without encryption."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _all_texts(checkup: Checkup) -> Iterator[tuple[Path_, str]]:
 @rule(
     "login-unencrypted",
     Severity.ERROR,
-    message="the login at {host} goes over the network in the clear",
-    why="Whoever sees the traffic has the password, and everything that is read or written.",
+    message="the connection to {host} has a login and no encryption",
+    why="Whoever is on the way can read and change everything that is read or written, and mostly get the login too.",
     fix="{advice}",
 )
 def login_unencrypted(checkup: Checkup) -> Iterator[Found]:
@@ -87,7 +87,7 @@ def _registries(checkup: Checkup) -> Iterator[tuple[Path_, Registry]]:
 
 
 def _open_database(url: str) -> str | None:
-    """What to write in a URL that asks for a connection without encryption; None if it does not."""
+    """What to write in a URL that turns encryption off; None if it does not."""
     plain = without_references(url, "x")
     try:
         parts = urlsplit(plain)
@@ -97,9 +97,9 @@ def _open_database(url: str) -> str | None:
     if not password or is_this_machine(plain):
         return None
     if parts.scheme.startswith("postgres") and options.get("sslmode", [""])[0] in ("disable", "allow"):
-        return "Write `sslmode=require`, or `verify-full`, in the URL."
-    if parts.scheme in ("mysql", "mariadb") and options.get("ssl_mode", ["disabled"])[0] == "disabled":
-        return "Write `ssl_mode=required`, or `verify-identity`, in the URL."
+        return "Write `sslmode=verify-full`, or `require`, in the URL."
+    if parts.scheme in ("mysql", "mariadb") and options.get("ssl_mode") == ["disabled"]:
+        return "Write `ssl_mode=verify-identity`, or `verify-ca`, in the URL."
     return None
 
 
