@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -11,6 +12,8 @@ from sqlglot.errors import SqlglotError
 
 _WINDOW = re.compile(r"\bwindow\s*\(", re.IGNORECASE)
 """The parser takes `window(` after a table for a clause of its own."""
+_COLUMN = re.compile(r"(?<!`)\bwindow\b(?!\s*\(|\s+\w+\s+as\b)", re.IGNORECASE)
+"""The same where it is a column, and not a clause that names a window."""
 _TIME_WINDOWS = ("time_window", "session_window")
 _TIMES = ("window", "window_start", "window_end")
 
@@ -33,13 +36,15 @@ class SqlShape:
         return self.groups or bool(self.joined)
 
 
+@lru_cache(maxsize=1024)
 def shape_of(query: str, inputs: tuple[str, ...], times: frozenset[str]) -> SqlShape:
     """The shape of a query over these inputs, whose event time is in one of these columns.
 
     A query that cannot be read here counts as stateless: only Spark can tell, and `penstock explain` does.
     """
     try:
-        tree = sqlglot.parse_one(_WINDOW.sub("time_window(", query), dialect="spark")
+        readable = _COLUMN.sub("`window`", _WINDOW.sub("time_window(", query))
+        tree = sqlglot.parse_one(readable, dialect="spark")
     except SqlglotError:
         return SqlShape()
     selects = list(tree.find_all(exp.Select))
@@ -47,7 +52,7 @@ def shape_of(query: str, inputs: tuple[str, ...], times: frozenset[str]) -> SqlS
     joins = [select for select in selects if len(_tables(select, inputs)) > 1]
     return SqlShape(
         groups=bool(grouping),
-        by_time=all(_by_time(select, times | set(_TIMES)) for select in grouping),
+        by_time=bool(grouping) and all(_by_time(select, times | set(_TIMES)) for select in grouping),
         joined=tuple(dict.fromkeys(name for select in joins for name in _tables(select, inputs))),
         join_bounded=all(_bounded(select) for select in joins),
     )
