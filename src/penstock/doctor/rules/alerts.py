@@ -32,7 +32,7 @@ def page_alert_off(checkup: Checkup) -> Iterator[Found]:
     "page-alert-weakened",
     Severity.WARNING,
     message="alert '{alert}' has severity {severity} instead of page",
-    why="It tells that data is lost or nothing advances. Somebody who looks tomorrow comes too late.",
+    why="It reports that data is lost or nothing advances. With a lower severity nobody is called at once.",
     fix="Write `severity: page`.",
 )
 def page_alert_weakened(checkup: Checkup) -> Iterator[Found]:
@@ -80,7 +80,7 @@ def _effective(checkup: Checkup) -> Iterator[tuple[Alert, Path_ | None]]:
     "owner-missing",
     Severity.WARNING,
     message="no label says whom the pipeline belongs to",
-    why="Who is called by an alert at night needs to know whom to ask, and rights are given by labels.",
+    why="Whoever receives an alert must know whom to ask, and a server gives rights by labels.",
     fix="Add a label `team` or `owner`: `labels: {{team: news}}`.",
     production_only=True,
 )

@@ -87,7 +87,7 @@ def idle_source_blocks(checkup: Checkup) -> Iterator[Found]:
 @rule(
     "clock-bound-off",
     Severity.WARNING,
-    message="source '{source}' believes every clock: `maxAhead` is off",
+    message="source '{source}' accepts event times far ahead of the clock: `maxAhead` is off",
     why="One row from a device whose clock is a year ahead moves the watermark there, and all other rows are late.",
     fix="Remove `maxAhead: null`: the default sets rows aside that are more than a day ahead.",
 )
@@ -102,7 +102,7 @@ def clock_bound_off(checkup: Checkup) -> Iterator[Found]:
     "late-policy-implicit",
     Severity.WARNING,
     message="nothing is said about rows that come too late ({steps})",
-    why="Without `late` they are dropped and only counted. That decides about results, so somebody should decide it.",
+    why="Without `late` they are dropped and only counted. That affects results, so the file should say it.",
     fix="Write `late: drop`, which is what happens now, or `side` or `correct`.",
     production_only=True,
     fixable=True,

@@ -91,7 +91,7 @@ def savepoints_many(checkup: Checkup) -> Iterator[Found]:
     "tests-missing",
     Severity.INFO,
     message="the pipeline has no tests",
-    why="A change of a query shows what it does to results only once it runs.",
+    why="What a change of a query does to results is seen only after it runs in production.",
     fix="Add `tests` with rows that are given and rows that are expected; `penstock test` runs them.",
 )
 def tests_missing(checkup: Checkup) -> Iterator[Found]:

@@ -53,7 +53,7 @@ def _all_texts(checkup: Checkup) -> Iterator[tuple[Path_, str]]:
     "login-unencrypted",
     Severity.ERROR,
     message="the connection to {host} has a login and no encryption",
-    why="Whoever is on the way can read and change everything that is read or written, and mostly get the login too.",
+    why="Anyone on the network path can read and change what is transferred, and often obtain the login too.",
     fix="{advice}",
 )
 def login_unencrypted(checkup: Checkup) -> Iterator[Found]:
@@ -106,8 +106,8 @@ def _open_database(url: str) -> str | None:
 @rule(
     "address-localhost",
     Severity.WARNING,
-    message="{address} is this machine, whichever that is",
-    why="A pipeline that is moved to another machine or a cluster finds something else there, or nothing.",
+    message="{address} means the machine that the pipeline happens to run on",
+    why="A pipeline that is moved to another machine or a cluster finds another server there, or none.",
     fix="Write the name of the server.",
     production_only=True,
 )

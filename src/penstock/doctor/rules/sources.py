@@ -83,7 +83,7 @@ def source_retention_short(checkup: Checkup) -> Iterator[Found]:
 @rule(
     "poll-overlap-zero",
     Severity.WARNING,
-    message="source '{source}' looks at no row twice: `overlap` is 0",
+    message="source '{source}' does not read recent rows again: `overlap` is 0",
     why="A row becomes visible when its transaction commits, which may be after rows with a higher number or time "
     "were read. Such rows are never read.",
     fix="Write the length of the longest transaction that writes the table: `overlap: 1 minute`.",
@@ -186,8 +186,7 @@ def kafka_one_broker(checkup: Checkup) -> Iterator[Found]:
     "schema-not-pinned",
     Severity.WARNING,
     message="the columns of {what} are those of the files that are there when a run starts",
-    why="A new kind of file changes the columns with the next restart, which breaks steps, sinks or state "
-    "at a time that nobody chose.",
+    why="A new kind of file changes the columns with the next restart, which can break steps, sinks or state.",
     fix="Write the `schema`.",
 )
 def schema_not_pinned(checkup: Checkup) -> Iterator[Found]:
