@@ -166,6 +166,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 define("FILE_NOT_FOUND", "no such file: {path}", "Check the path; `penstock init` makes a working project.")
 define("FILE_EMPTY", "{path} is empty", "A pipeline file starts with `apiVersion: penstock/v1`; try `penstock init`.")
 define("FILE_KIND_UNKNOWN", "cannot read {path} as a pipeline", "Use a .yaml, .yml, .sql or .py file.")
+define(
+    "DOCTOR_FILE_CHANGED",
+    "{path} was changed while it was looked at; nothing was written",
+    "Run the command again.",
+    exit_code=4,
+)
 define("FILE_UNREADABLE", "cannot read {path}: {reason}", "Check that the file is UTF-8 text and may be read.")
 define("YAML_SYNTAX", "not valid YAML: {reason}", "{advice}")
 define(

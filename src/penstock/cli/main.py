@@ -18,6 +18,7 @@ from penstock.cli import (
     cutover,
     delete,
     describe,
+    doctor,
     explain,
     get,
     init,
@@ -56,7 +57,7 @@ app = typer.Typer(
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 
 _HERE = (
-    *(init, validate, explain, test, run, state, savepoint, upgrade, cutover, rescale, accept_gap),
+    *(init, validate, doctor, explain, test, run, state, savepoint, upgrade, cutover, rescale, accept_gap),
     *(ledger, replay, reprocess, schema),
 )
 _WITH_A_SERVER = (serve, packages, plan, apply, get, describe, start, stop, delete, logs, alerts, token, projects)

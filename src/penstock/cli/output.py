@@ -43,7 +43,7 @@ def problem_text(problem: Problem) -> Text:
     colour = "red" if problem.severity is Severity.ERROR else "yellow"
     text = Text()
     if problem.location is not None:
-        text.append(f"{_near(problem.location.file)}:{problem.location.line}:{problem.location.column}: ", "bold")
+        text.append(f"{near(problem.location.file)}:{problem.location.line}:{problem.location.column}: ", "bold")
     text.append(f"{problem.severity}", f"bold {colour}")
     text.append(f"[{problem.code}] ", colour)
     text.append(problem.message)
@@ -67,7 +67,7 @@ def print_trace(error: BaseException) -> None:
     sys.stderr.write(hide("".join(traceback.format_exception(error))))
 
 
-def _near(path: str) -> str:
+def near(path: str) -> str:
     """The path as seen from here, if that is shorter."""
     try:
         relative = os.path.relpath(path)

@@ -26,7 +26,7 @@ def errors_page() -> str:
     """Every code, in alphabetical order."""
     codes = sorted(CODES.values(), key=lambda code: code.name)
     rows = [
-        [f"`{code.name}`", _template(code.message), _hint(code), str(code.owner), _exit_code(code)] for code in codes
+        [f"`{code.name}`", template(code.message), _hint(code), str(code.owner), _exit_code(code)] for code in codes
     ]
     owners = table(["Who acts", "Who that is"], [[f"*{owner}*", words] for owner, words in _OWNERS.items()])
     intro = """\
@@ -48,10 +48,10 @@ def exit_codes_table() -> str:
 
 def _hint(code: ErrorCode) -> str:
     general = re.sub(r"\{(\w+)\}\s*", lambda found: "" if found[1] in _SAID_WITH_THE_ERROR else found[0], code.hint)
-    return _template(general).strip() or "The error says what."
+    return template(general).strip() or "The error says what."
 
 
-def _template(text: str) -> str:
+def template(text: str) -> str:
     """A message with its parameters in angle quotes, which show inside code too."""
     return text.format_map(_Angled())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.docs.cli import cli_page
 from penstock.docs.components import components_page
+from penstock.docs.doctor import doctor_page
 from penstock.docs.errors import errors_page
 from penstock.docs.kills import KILLS, results_page
 from penstock.docs.metrics import metrics_page
@@ -30,6 +31,7 @@ def generated_files() -> dict[Path, str]:
         GENERATED / "pipeline-file.md": pipeline_file_page(),
         GENERATED / "errors.md": errors_page(),
         GENERATED / "metrics.md": metrics_page(),
+        GENERATED / "doctor.md": doctor_page(),
         GENERATED / "cli.md": cli_page(),
         GENERATED / "server.md": server_page(),
         GENERATED / "openapi.json": json.dumps(api().openapi(), indent=1, sort_keys=True) + "\n",
