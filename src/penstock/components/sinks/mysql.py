@@ -119,7 +119,8 @@ mysql:
 
 _TLS: dict[str, dict[str, Any]] = {
     "disabled": {"ssl_disabled": True},
-    "required": {"ssl_verify_cert": False},
+    # Options of its own make the client insist: with `ssl_verify_cert` alone it would go on without TLS.
+    "required": {"ssl": {"check_hostname": False, "verify_mode": False}},
     "verify-ca": {"ssl_verify_cert": True},
     "verify-identity": {"ssl_verify_cert": True, "ssl_verify_identity": True},
 }
