@@ -1,0 +1,113 @@
+"""One machine's traffic as arrows: what comes in on the left, what goes out on the right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.capacity.estimate import Estimate
+from penstock.capacity.figures import byte_rate, byte_size, row_rate, share
+from penstock.capacity.scenario import Scenario
+from penstock.capacity.traffic import Kind
+
+NAMES = {
+    Kind.SOURCE: "source",
+    Kind.SHUFFLE: "shuffle",
+    Kind.EMIT: "results",
+    Kind.STORED: "stored rows",
+    Kind.STATE: "state access",
+    Kind.SHUFFLE_FILES: "shuffle files",
+    Kind.CHECKPOINT: "checkpoints",
+}
+"""What flows are called for people."""
+_BAR = 20
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """All flows of one kind through the card, in one direction."""
+
+    kind: Kind
+    name: str
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn, wherever it is drawn."""
+
+    title: str
+    into: tuple[Arrow, ...]
+    out: tuple[Arrow, ...]
+    inside: tuple[str, ...]
+    card: str
+    """The card's speed as it was given."""
+    limit: float
+    total_in: float
+    total_out: float
+
+
+def name_of(kind: Kind, scenario: Scenario) -> str:
+    """What a flow is called: rows that leave are a window's if windows give them out."""
+    if kind is Kind.EMIT and any(step.closes is not None for step in scenario.steps.values()):
+        return "window emit"
+    return NAMES[kind]
+
+
+def picture_of(found: Estimate) -> Picture:
+    kinds = [kind for kind in Kind if any(flow.kind is kind and flow.network for flow in found.traffic.flows)]
+    arrows = [(kind, name_of(kind, found.scenario), found.traffic.of(kind)) for kind in kinds]
+    return Picture(
+        title="the only machine" if found.machines == 1 else f"one of {found.machines:,} machines",
+        into=tuple(Arrow(kind, name, into) for kind, name, (into, _) in arrows if into),
+        out=tuple(Arrow(kind, name, out) for kind, name, (_, out) in arrows if out),
+        inside=_inside(found),
+        card=str(found.scenario.machines.network),
+        limit=found.scenario.machines.network.bytes,
+        total_in=found.traffic.network_in,
+        total_out=found.traffic.network_out,
+    )
+
+
+def _inside(found: Estimate) -> tuple[str, ...]:
+    """What the machine does, and what it keeps."""
+    lines = [f"{row_rate(found.profile.peak / found.machines)}"]
+    lines.extend(found.scenario.steps)
+    if found.scenario.steps:
+        lines.append(f"{byte_size(found.traffic.state_bytes)} of state")
+    disks = found.scenario.disks
+    if disks is not None and found.scenario.steps:
+        lines.append("disks over the network" if disks.attached == "network" else "local disks")
+        if disks.attached == "local":
+            lines.append(f"disk read {byte_rate(found.traffic.disk_read)}")
+            lines.append(f"disk write {byte_rate(found.traffic.disk_write)}")
+    return tuple(lines)
+
+
+def as_lines(picture: Picture) -> list[str]:
+    """The picture in characters, for a terminal of 80 columns."""
+    left = [f"{arrow.name:>13} {byte_rate(arrow.bytes):>11} ━▶" for arrow in picture.into]
+    right = [f"━▶ {arrow.name:<13} {byte_rate(arrow.bytes):>11}" for arrow in picture.out]
+    width = max(22, *(len(line) + 2 for line in picture.inside), len(picture.title) + 4)
+    height = max(len(left), len(right), len(picture.inside))
+    middle = [line.center(width) for line in picture.inside]
+    indent = " " * 28
+    lines = [f"{indent}┌{f' {picture.title} '.center(width, '─')}┐"]
+    for at in range(height):
+        text = middle[at] if at < len(middle) else " " * width
+        before = left[at] if at < len(left) else f"{indent}│"
+        after = right[at] if at < len(right) else "│"
+        # An arrow's head goes through the wall of the box.
+        lines.append(f"{before[:-1] if at < len(left) else indent}{'▶' if at < len(left) else '│'}{text}{after}")
+    lines.append(f"{indent}└{'─' * width}┘")
+    for name, used in (("in", picture.total_in), ("out", picture.total_out)):
+        lines.append(f"{name:>13} {byte_rate(used):>11}   {_bar(used / picture.limit)} {_of(used, picture)}")
+    return [line.rstrip() for line in lines]
+
+
+def _bar(part: float) -> str:
+    full = min(round(part * _BAR), _BAR)
+    return "█" * full + "░" * (_BAR - full)
+
+
+def _of(used: float, picture: Picture) -> str:
+    return f"{share(used / picture.limit)} of {byte_rate(picture.limit)} ({picture.card})"
