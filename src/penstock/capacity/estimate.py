@@ -67,6 +67,11 @@ class Estimate:
         """Whether the machines do what is asked."""
         return self.need.machines is not None and self.machines >= self.need.machines
 
+    @property
+    def fits(self) -> bool:
+        """Whether the memory of an executor is enough for what is in it."""
+        return not any(_memory_faults(self))
+
 
 def estimate(scenario: Scenario, profile: Profile) -> Estimate:
     """The arithmetic for a scenario that is sound, with the rates of its day."""
@@ -74,7 +79,7 @@ def estimate(scenario: Scenario, profile: Profile) -> Estimate:
     machines = scenario.machines.count or need.machines or 1
     traffic = machine_traffic(scenario, profile.peak, machines)
     found = uses(scenario, profile.peak, machines, traffic)
-    capacity, bursts = _capacity(scenario, machines), _bursts(scenario)
+    capacity, bursts = _capacity(scenario, machines) * usable(scenario), _bursts(scenario)
     memory = None if scenario.executor is None else executor_memory(scenario.executor)
     result = Estimate(
         scenario=scenario,
@@ -105,11 +110,11 @@ def _knows_cores(scenario: Scenario) -> bool:
 
 
 def _capacity(scenario: Scenario, machines: int) -> float:
-    """Rows in a second that these machines process while there is enough to do, without the margin."""
+    """Rows in a second that these machines process while there is enough to do, if they use all that they have."""
     by_network = sustained(scenario, machines, cores=False).rate
     if not _knows_cores(scenario):
-        return by_network * usable(scenario)
-    return min(by_network, _cpu_rate(scenario, machines * (scenario.machines.cores or 0))) * usable(scenario)
+        return by_network
+    return min(by_network, _cpu_rate(scenario, machines * (scenario.machines.cores or 0)))
 
 
 def _cpu_rate(scenario: Scenario, cores: int) -> float:
@@ -143,9 +148,9 @@ def _need(scenario: Scenario, profile: Profile) -> Need:
 def _keeps_goals(scenario: Scenario, profile: Profile, machines: int) -> str | None:
     """What these machines do not keep; None if they keep everything."""
     space = [use for use in uses(scenario, 0.0, machines) if use.resource == "disk space"]
-    if any(use.share > usable(scenario) + 1e-9 for use in space):
+    if any(use.exceeds(usable(scenario)) for use in space):
         return "disk space"
-    capacity, bursts = _capacity(scenario, machines), _bursts(scenario)
+    capacity, bursts = _capacity(scenario, machines) * usable(scenario), _bursts(scenario)
     if load_of(profile, bursts) >= capacity:
         return sustained(scenario, machines).resource
     day = course(profile, capacity, bursts, limit=_lag_limit(scenario))
@@ -162,6 +167,7 @@ def _keeps_goals(scenario: Scenario, profile: Profile, machines: int) -> str | N
 def _recovery(scenario: Scenario, profile: Profile, machines: int) -> Recovery | None:
     if scenario.outage is None:
         return None
+    # The margin is there to catch up with.
     capacity, bursts = _capacity(scenario, machines), _bursts(scenario)
     outage = Outage(0.0, scenario.outage.seconds)
     if load_of(profile, bursts) >= capacity:
@@ -188,18 +194,24 @@ def _cores(scenario: Scenario, profile: Profile) -> int | None:
 def _warnings(found: Estimate) -> Iterator[str]:
     allowed = usable(found.scenario)
     for use in found.uses:
-        if use.share > 1 + 1e-9:
+        if use.exceeds(1.0):
             yield f"{use.resource} is over its limit: {use.share:.0%} is needed of what a machine has"
-        elif use.share > allowed + 1e-9:
+        elif use.exceeds(allowed):
             yield f"{use.resource} is at {use.share:.0%}, which leaves less than the margin of {1 - allowed:.0%}"
     if found.day is None:
         yield "more comes in a day than these machines can process: the backlog grows for ever"
     elif found.day.peak_lag > _lag_limit(found.scenario) * (1 + 1e-9):
         yield "rows wait longer than the limit"
-    yield from _memory_warnings(found)
+    yield from _memory_faults(found)
+    executor = found.scenario.executor
+    if executor is not None and executor.rocksdb is None and found.scenario.steps:
+        yield (
+            "nothing bounds the memory of RocksDB: set spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage and "
+            "maxMemoryUsageMB, and give `executor.rocksdb`"
+        )
 
 
-def _memory_warnings(found: Estimate) -> Iterator[str]:
+def _memory_faults(found: Estimate) -> Iterator[str]:
     executor, memory = found.scenario.executor, found.memory
     if executor is None or memory is None:
         return
@@ -209,11 +221,6 @@ def _memory_warnings(found: Estimate) -> Iterator[str]:
         yield "the overhead is smaller than what RocksDB, Python and native memory take: the container will be killed"
     if memory.python_left < 0:
         yield "Python workers take more than spark.executor.pyspark.memory"
-    if found.scenario.steps and executor.rocksdb is None:
-        yield (
-            "nothing bounds the memory of RocksDB: set spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage and "
-            "maxMemoryUsageMB, and give `rocksdb`"
-        )
     machine = found.scenario.machines.memory
     if machine is not None and memory.container * executor.per_machine > machine.bytes:
         yield "the executors of a machine take more memory than it has"

@@ -29,6 +29,10 @@ class Use:
         """The share that is left; negative if it is not enough."""
         return 1 - self.share
 
+    def exceeds(self, allowed: float) -> bool:
+        """Whether more is used than a share of the limit."""
+        return self.share > allowed + _PRECISION
+
 
 @dataclass(frozen=True)
 class Sustained:
@@ -70,7 +74,8 @@ def cores_needed(scenario: Scenario, rate: float) -> float:
 def windows_emitted(scenario: Scenario, rate: float) -> float:
     """Rows of closed windows in a second, on average."""
     inputs = step_inputs(scenario, rate)
-    return sum(emitted(scenario, step, inputs[name].rows) for name, step in scenario.steps.items() if step.closes is not None)
+    closing = ((name, step) for name, step in scenario.steps.items() if step.closes is not None)
+    return sum(emitted(scenario, step, inputs[name].rows) for name, step in closing)
 
 
 def tightest(found: tuple[Use, ...]) -> Use:
@@ -85,8 +90,8 @@ def usable(scenario: Scenario) -> float:
 
 def machines_needed(scenario: Scenario, rate: float) -> int | None:
     """The fewest machines that stay within all limits and the margin; None if no number does."""
-    allowed = usable(scenario) + _PRECISION
-    return fewest(lambda machines: tightest(uses(scenario, rate, machines)).share <= allowed)
+    allowed = usable(scenario)
+    return fewest(lambda machines: not tightest(uses(scenario, rate, machines)).exceeds(allowed))
 
 
 def fewest(enough: Callable[[int], bool]) -> int | None:
@@ -124,4 +129,3 @@ def sustained(scenario: Scenario, machines: int, *, cores: bool = True) -> Susta
         middle = (low + high) / 2
         low, high = (low, middle) if at(middle).share >= 1 else (middle, high)
     return Sustained(low, at(high).resource)
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from penstock.capacity.estimate import Estimate
 from penstock.capacity.figures import byte_rate, byte_size, row_rate, share
@@ -85,19 +86,15 @@ def _inside(found: Estimate) -> tuple[str, ...]:
 
 def as_lines(picture: Picture) -> list[str]:
     """The picture in characters, for a terminal of 80 columns."""
-    left = [f"{arrow.name:>13} {byte_rate(arrow.bytes):>11} ━▶" for arrow in picture.into]
-    right = [f"━▶ {arrow.name:<13} {byte_rate(arrow.bytes):>11}" for arrow in picture.out]
-    width = max(22, *(len(line) + 2 for line in picture.inside), len(picture.title) + 4)
+    left = [f"{arrow.name:>13} {byte_rate(arrow.bytes):>11} ━▶│" for arrow in picture.into]
+    right = [f"├━▶ {arrow.name:<13} {byte_rate(arrow.bytes):>11}" for arrow in picture.out]
+    width = max(24, *(len(line) + 2 for line in picture.inside), len(picture.title) + 4)
     height = max(len(left), len(right), len(picture.inside))
-    middle = [line.center(width) for line in picture.inside]
+    middle = [""] * ((height - len(picture.inside)) // 2) + list(picture.inside)
     indent = " " * 28
     lines = [f"{indent}┌{f' {picture.title} '.center(width, '─')}┐"]
-    for at in range(height):
-        text = middle[at] if at < len(middle) else " " * width
-        before = left[at] if at < len(left) else f"{indent}│"
-        after = right[at] if at < len(right) else "│"
-        # An arrow's head goes through the wall of the box.
-        lines.append(f"{before[:-1] if at < len(left) else indent}{'▶' if at < len(left) else '│'}{text}{after}")
+    for before, text, after in zip_longest(left, middle, right, fillvalue=None):
+        lines.append(f"{before or f'{indent}│'}{(text or '').center(width)}{after or '│'}")
     lines.append(f"{indent}└{'─' * width}┘")
     for name, used in (("in", picture.total_in), ("out", picture.total_out)):
         lines.append(f"{name:>13} {byte_rate(used):>11}   {_bar(used / picture.limit)} {_of(used, picture)}")

@@ -60,9 +60,7 @@ def _box(picture: Picture) -> Iterator[str]:
         yield _text(middle, start + at * 26, line, anchor="middle", colour=_INK if at == 0 else _FAINT)
 
 
-def _side(
-    picture: Picture, arrows: Sequence[Arrow], total: float, label_gap: int, *, incoming: bool
-) -> Iterator[str]:
+def _side(picture: Picture, arrows: Sequence[Arrow], total: float, label_gap: int, *, incoming: bool) -> Iterator[str]:
     """One direction: labels, bands as thick as what flows, and the card with what is free of it."""
     x = _LEFT if incoming else _RIGHT
     direction = "In" if incoming else "Out"

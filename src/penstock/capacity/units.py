@@ -16,7 +16,7 @@ _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE = re.compile(rf"{_NUMBER}\s*([kKMGTmgt]?)(i?)(B|[bB]ytes?)")
 _BITS = re.compile(rf"{_NUMBER}\s*([kKMGTmgt]?)(?:b|[bB]its?)")
 _NETWORK = re.compile(rf"{_NUMBER}\s*([kKMGTmgt])(?:(?:b|bits?)(?:/s|ps| per second)|bE)")
-_BYTES_A_SECOND = re.compile(rf"(.*?)(?:/s|ps| per second| a second)", re.IGNORECASE)
+_BYTES_A_SECOND = re.compile(r"(.*?)(?:/s|ps| per second| a second)", re.IGNORECASE)
 _COUNT = re.compile(rf"{_NUMBER}\s*([kKmMbB]|thousand|million|billion)?")
 _COUNTS = {"": 1, "k": 10**3, "thousand": 10**3, "m": 10**6, "million": 10**6, "b": 10**9, "billion": 10**9}
 _RATE = re.compile(r"(.*?)\s*(?:/|per\b|an?\b)\s*(\w+)")
@@ -164,8 +164,9 @@ class RowRate(Parsed):
             return value
         found = _RATE.fullmatch(_text(value))
         period = found[2].lower() if found else ""
-        if found is None or period.removesuffix("s") not in _PERIODS and period not in _PERIODS:
-            example = f"{value}/s" if isinstance(value, int) and not isinstance(value, bool) else "1,000,000/s"
+        if found is None or (period.removesuffix("s") not in _PERIODS and period not in _PERIODS):
+            counted = isinstance(value, int) or _COUNT.fullmatch(_text(value))
+            example = f"{value}/s" if counted and not isinstance(value, bool) else "1,000,000/s"
             raise ValueError(f"'{value}' does not say in which time; write for example '{example}' or '600/min'")
         seconds = _PERIODS.get(period) or _PERIODS[period.removesuffix("s")]
         return cls(_counted(found[1]) / seconds)

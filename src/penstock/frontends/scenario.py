@@ -111,10 +111,10 @@ def checked(draft: Draft, options: Sequence[Option] = ()) -> ScenarioFile:
     content, places = _with_options(draft, options)
     findings = Findings(places, draft.problems)
     scenario = read_config(Scenario, content, (), findings)
+    findings.problems.extend(_absent(content, places))
     profile = None
     if scenario is not None:
-        for problem in _unsound(scenario, content, places):
-            findings.problems.append(problem)
+        findings.problems.extend(_unsound(scenario, places))
         if not findings.problems:
             profile = _profile(scenario.source, draft.folder, findings)
     if findings.problems or scenario is None or profile is None:
@@ -203,7 +203,7 @@ def _option_for(params: Mapping[str, Any]) -> str:
     where, key = str(params.get("where", "")), str(params.get("key", ""))
     for path, flag in OPTIONS.items():
         if path[0] == "steps":
-            of_step = where.startswith("step '") or where.endswith("'") and " of step '" in where
+            of_step = where.startswith("step '") or (where.endswith("'") and " of step '" in where)
             if of_step and path[-1] == key:
                 name = where.rpartition("step '")[2].removesuffix("'")
                 return f"Or give `{flag} {name}=VALUE`."
@@ -215,7 +215,24 @@ def _option_for(params: Mapping[str, Any]) -> str:
 # --- what single fields cannot tell ----------------------------------------------------------------------------
 
 
-def _unsound(scenario: Scenario, content: Mapping[str, Any], places: Places) -> Iterator[Problem]:
+def _absent(content: Mapping[str, Any], places: Places) -> Iterator[Problem]:
+    """What is missing although no single field requires it; told even if something else cannot be read."""
+
+    def missing(key: str, where: str, advice: str, *path: str) -> Problem:
+        return Problem("SPEC_MISSING_KEY", {"key": key, "where": where, "advice": advice}, places.of_key(*path))
+
+    source, steps = content.get("source"), content.get("steps")
+    if isinstance(source, dict) and all(source.get(key) is None for key in _RATES):
+        yield missing("rate", "`source`", "Give `rate`, `hours` or `profile`.", "source")
+    if not steps and content.get("stored") is None:
+        yield missing("steps", "the scenario", "Give `steps` that keep state, or `stored` if none does.")
+    if steps and content.get("checkpoints") is None:
+        yield missing("checkpoints", "the scenario", "With `steps`, give `checkpoints: {every: …, mode: …}`.")
+    if steps and content.get("disks") is None:
+        yield missing("disks", "the scenario", "With `steps`, give `disks: {attached: local}` or `network`.")
+
+
+def _unsound(scenario: Scenario, places: Places) -> Iterator[Problem]:
     def missing(key: str, where: str, advice: str, *path: str) -> Problem:
         return Problem("SPEC_MISSING_KEY", {"key": key, "where": where, "advice": advice}, places.of_key(*path))
 
@@ -223,23 +240,13 @@ def _unsound(scenario: Scenario, content: Mapping[str, Any], places: Places) -> 
         return Problem("SPEC_BAD_VALUE", {"where": where, "reason": reason, "advice": advice}, places.of(*path))
 
     given = [key for key in _RATES if getattr(scenario.source, key) is not None]
-    if not given:
-        yield missing("rate", "`source`", "Give `rate`, `hours` or `profile`.", "source")
     for extra in given[1:]:
         yield unfit(f"`source.{extra}`", f"is given beside `{given[0]}`", "Keep one of them.", "source", extra)
-    if not scenario.steps and scenario.stored is None:
-        yield missing("steps", "the scenario", "Give `steps` that keep state, or `stored` if none does.")
-    if scenario.steps and scenario.checkpoints is None:
-        yield missing("checkpoints", "the scenario", "With `steps`, give `checkpoints: {every: …, mode: …}`.")
-    if scenario.steps and scenario.disks is None:
-        yield missing("disks", "the scenario", "With `steps`, give `disks: {attached: local}` or `network`.")
     yield from _unsound_steps(scenario, places)
     machines = scenario.machines
-    pairs = (("cores", machines.cores, "rowsPerCore", machines.rows_per_core),)
-    for first, one, second, other in pairs:
-        if (one is None) != (other is None):
-            absent, present = (first, second) if one is None else (second, first)
-            yield missing(absent, "`machines`", f"It goes with `{present}`.", "machines")
+    if (machines.cores is None) != (machines.rows_per_core is None):
+        absent, present = ("cores", "rowsPerCore") if machines.cores is None else ("rowsPerCore", "cores")
+        yield missing(absent, "`machines`", f"It goes with `{present}`.", "machines")
     windowed = [name for name, step in scenario.steps.items() if step.closes is not None]
     if machines.cores is not None and windowed and machines.emitted_rows_per_core is None:
         advice = f"All rows of '{windowed[0]}' come at once when its windows end, and cores have to give them out."
