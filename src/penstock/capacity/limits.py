@@ -112,11 +112,14 @@ def fewest(enough: Callable[[int], bool]) -> int | None:
 
 
 def sustained(scenario: Scenario, machines: int, *, cores: bool = True) -> Sustained:
-    """The rate at which the first limit is reached, without a margin; keys stay as many as they are."""
+    """The rate at which the first limit is reached, without a margin; keys stay as many as they are.
+
+    Space is no limit to a rate: state is as large however fast rows come.
+    """
+    ignored = {"disk space"} if cores else {"disk space", "cores"}
 
     def at(rate: float) -> Use:
-        found = uses(scenario, rate, machines)
-        return tightest(tuple(use for use in found if cores or use.resource != "cores"))
+        return tightest(tuple(use for use in uses(scenario, rate, machines) if use.resource not in ignored))
 
     idle = at(0.0)
     if idle.share >= 1:

@@ -134,14 +134,14 @@ class _Queue:
         self.now = 0.0
         self.backlog = 0.0
         self.outage: tuple[float, float] | None = None
+        self.noted = 0.0
+        self.waits_since: float | None = None
+        self.over_since: float | None = None
         self.forget()
 
     def forget(self) -> None:
-        """Begins to measure from here."""
+        """Begins to measure from here; what waits already has waited since before."""
         self.peak_backlog, self.peak_lag, self.peak_at = self.backlog, self.lag(), self.now
-        self.noted = self.now
-        self.waits_since = self.now if self.backlog > _NOTHING else None
-        self.over_since = self.now if self.lag() > self.limit else None
         self.longest_wait = self.over_limit = 0.0
         self.caught_up: float | None = None
 

@@ -102,10 +102,10 @@ class NetworkSpeed(Parsed):
         return self.bits / 8
 
     def __str__(self) -> str:
-        for name, factor in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-            if self.bits and self.bits % (factor // 1000) == 0 and self.bits >= factor:
-                return f"{_plain(Fraction(self.bits, factor))} {name}bit/s"
-        return f"{_plain(Fraction(self.bits, 1000))} kbit/s"
+        name, factor = next(
+            ((name, factor) for name, factor in (("G", 10**9), ("M", 10**6)) if self.bits >= factor), ("k", 10**3)
+        )
+        return f"{_plain(self.bits, factor)} {name}bit/s"
 
 
 @dataclass(frozen=True, order=True)
@@ -245,5 +245,6 @@ def _whole(count: Fraction, written: Any) -> int:
     return int(count)
 
 
-def _plain(value: Fraction) -> str:
-    return f"{float(value):.12g}"
+def _plain(count: int, factor: int) -> str:
+    """A count in a larger unit, to the last digit."""
+    return f"{(Decimal(count) / factor).normalize():f}"
