@@ -254,5 +254,8 @@ def _assumptions(scenario: Scenario) -> Iterator[str]:
         yield "the disks' speed is not given, and not checked"
     if disks is not None and disks.size is None:
         yield "the disks' space is not given, and not checked"
+    executor = scenario.executor
+    if executor is not None and not executor.pyspark.bytes and not executor.python_workers:
+        yield "the memory of Python workers is not given, and not counted"
     if not _knows_cores(scenario):
         yield "it is not given what a core does, and cores are not checked"

@@ -9,6 +9,7 @@ from rich.text import Text
 from penstock.capacity.estimate import Estimate
 from penstock.capacity.figures import binary_size, byte_rate, byte_size, length, number, row_rate, share, time_of_day
 from penstock.capacity.limits import Use, usable
+from penstock.capacity.load import MOST_DAYS
 from penstock.capacity.picture import as_lines, name_of, picture_of
 from penstock.capacity.traffic import STAGES, Flow, Kind, stage
 
@@ -177,7 +178,8 @@ def _outage(found: Estimate) -> Iterator[Line]:
     yield Text.assemble((f"After an outage of {length(outage.length)}", "bold"), at)
     course = recovery.course
     if course is None or course.caught_up is None:
-        yield Text("  it is never caught up", "bold red")
+        when = "never" if course is None else f"not within {MOST_DAYS} days"
+        yield Text(f"  caught up {when}", "bold red")
         return
     yield _row("  largest backlog", number(course.peak_backlog)).append(" rows")
     yield _row("  highest lag", length(course.peak_lag))
