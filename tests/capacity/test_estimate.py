@@ -68,6 +68,19 @@ def test_bursts_at_the_ends_of_windows_need_cores_of_their_own() -> None:
     assert loud.day.peak_backlog == 2_000_000
 
 
+def test_what_each_machine_sends_when_windows_end() -> None:
+    (end,) = estimate(scenario(), steady(1e6)).window_ends
+
+    # 4 GB from each machine every minute, as in the guide; 320 + 40 + 333 of 1,250 MB/s are taken by other flows.
+    assert (end.step, end.every, end.bytes) == ("users", 60, 4e9)
+    assert end.seconds == pytest.approx(4e9 / (1250e6 - 320e6 - 40e6 - 1e9 / 3))
+    slow = estimate(scenario(machines={"count": 5, "network": "6 Gbit/s"}), steady(1e6))
+    assert slow.window_ends[0].seconds == pytest.approx(4e9 / (750e6 - 320e6 - 40e6 - 1e9 / 3))
+    assert "results of 'users' take longer to send than the next windows take to end" in slow.warnings
+    full = estimate(scenario(machines={"count": 5, "network": "5 Gbit/s"}), steady(1e6))
+    assert full.window_ends[0].seconds is None
+
+
 def test_the_margin_is_what_an_outage_is_caught_up_with() -> None:
     answer = found(steady(100_000.0), goals={"margin": "50%"}, outage="2 hours")
 

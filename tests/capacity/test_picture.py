@@ -25,15 +25,24 @@ def test_the_guides_machine_is_drawn_as_the_guide_draws_it() -> None:
     lines = as_lines(picture_of(estimate(read.scenario, read.profile)))
 
     assert lines == [
-        "                            ┌── one of 5 machines ───┐",
-        "       source    400 MB/s ━▶│     200,000 rows/s     ├━▶ shuffle          320 MB/s",
-        "      shuffle    320 MB/s ━▶│         window         ├━▶ window emit       67 MB/s",
-        " state access     40 MB/s ━▶│     20 GB of state     ├━▶ state access      40 MB/s",
-        "                            │ disks over the network ├━▶ checkpoints      333 MB/s",
-        "                            └────────────────────────┘",
-        "           in    760 MB/s   ████████████░░░░░░░░ 61% of 1,250 MB/s (10 Gbit/s)",
-        "          out    760 MB/s   ████████████░░░░░░░░ 61% of 1,250 MB/s (10 Gbit/s)",
+        "                         ┌── one of 5 machines ───┐",
+        "       source 400 MB/s ━▶│     200,000 rows/s     ├━▶ shuffle      320 MB/s",
+        "      shuffle 320 MB/s ━▶│         window         ├━▶ window emit   67 MB/s",
+        " state access  40 MB/s ━▶│     20 GB of state     ├━▶ state access  40 MB/s",
+        "                         │ disks over the network ├━▶ checkpoints  333 MB/s",
+        "                         └────────────────────────┘",
+        "           in 760 MB/s    ████████████░░░░░░░░ 61% of 1,250 MB/s (10 Gbit/s)",
+        "          out 760 MB/s    ████████████░░░░░░░░ 61% of 1,250 MB/s (10 Gbit/s)",
     ]
+
+
+def test_a_machine_through_which_nothing_goes_is_drawn_too() -> None:
+    little = estimate(scenario(roundTo="1 GB/s", machines={"count": 99, "network": "10 Gbit/s"}), steady(1.0))
+    picture = picture_of(little)
+
+    assert (picture.into, picture.out) == ((), ())
+    assert as_lines(picture)[-1] == " out 0 MB/s    ░░░░░░░░░░░░░░░░░░░░ 0% of 1,250 MB/s (10 Gbit/s)"
+    assert "Total In: 0 MB/s" in texts(as_svg(picture))
 
 
 def texts(svg: str) -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from ruamel.yaml import YAML
 from tests.capacity.scenarios import GUIDE
 from typer.testing import CliRunner
 
@@ -174,3 +177,44 @@ def test_nothing_at_all_says_what_is_needed() -> None:
     assert {problem.params["key"] for problem in caught.value.problems} == {
         "rate", "recordSize", "network", "steps",
     }  # fmt: skip
+
+
+TWO = """\
+source: {rate: 10000/s, recordSize: 1 KB}
+steps:
+  "[a]": {keys: 1000, state: 100 bytes, emit: 50 bytes, sinks: 0}
+  b: {keys: 10, state: 10 bytes, emit: 50 bytes, reads: "[a]"}
+checkpoints: {every: 1 second, mode: changes}
+machines: {count: 2, network: 1 Gbit/s, cores: 4, rowsPerCore: 2000/s}
+disks: {attached: local, read: 100 MB/s}
+"""
+
+
+def test_several_steps_have_a_line_each_and_local_disks_a_place_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(TWO, "utf-8")
+    _, printed = run(path)
+
+    assert [cell.strip() for cell in line(printed, "shuffle, [a]")] == ["2.5 MB/s", "2.5 MB/s"]
+    assert [cell.strip() for cell in line(printed, "shuffle, b")] == ["125 KB/s", "125 KB/s"]
+    assert [cell.strip() for cell in line(printed, "state access, [a]")] == ["500 KB/s", "500 KB/s", "disk only"]
+    assert [cell.strip() for cell in line(printed, "results")] == ["250 KB/s"]
+    assert [cell.strip() for cell in line(printed, "disk read")] == ["550 KB/s", "100 MB/s", "1%", "99%"]
+    assert [cell.strip() for cell in line(printed, "cores")] == ["2.5", "4", "62%", "38%"]
+    assert "Cores needed:    5\n" in printed
+    assert "When windows end" not in printed
+
+
+def test_a_scenario_with_a_mistake_ends_with_2_and_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(TWO.replace("1 Gbit/s", "1 GB"), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "capacity", str(path)], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{path}:6:32: error[SPEC_BAD_VALUE] `machines.network`: '1 GB' is in bytes" in done.stderr
+
+
+def test_yaml_says_what_json_says() -> None:
+    assert YAML(typ="safe").load(run(GUIDE, "-o", "yaml")[1]) == told(GUIDE)

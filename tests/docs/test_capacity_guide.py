@@ -34,7 +34,7 @@ def test_every_command_of_the_guide_runs_and_every_output_is_of_one_of_them(
 
     assert len(calls) == 5
     shown = [part for block in blocks if block.language == "text" for part in block.text.split("\n\n")]
-    assert len(shown) == 10
+    assert len(shown) == 11
     for part in shown:
         assert any(part.strip("\n") in output for output in outputs), part
 

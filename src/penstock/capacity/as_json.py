@@ -55,6 +55,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
             "length": found.recovery.outage.length,
             **(_course(found.recovery.course) if found.recovery.course is not None else {"caughtUpAfter": None}),
         },
+        "windowEnds": [asdict(end) for end in found.window_ends],
         "warnings": list(found.warnings),
         "assumptions": list(found.assumptions),
     }

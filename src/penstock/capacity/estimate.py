@@ -19,7 +19,14 @@ from penstock.capacity.limits import (
 from penstock.capacity.load import Burst, Course, Outage, Profile, course, load_of, worst_outage
 from penstock.capacity.memory import SMALLEST_HEAP, ExecutorMemory, executor_memory
 from penstock.capacity.scenario import SOURCE, Scenario
-from penstock.capacity.traffic import MachineTraffic, OverallTraffic, machine_traffic, overall_traffic, state_bytes
+from penstock.capacity.traffic import (
+    Kind,
+    MachineTraffic,
+    OverallTraffic,
+    machine_traffic,
+    overall_traffic,
+    state_bytes,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,18 @@ class Recovery:
 
     outage: Outage
     course: Course | None
+
+
+@dataclass(frozen=True)
+class WindowEnd:
+    """What a machine has to send at once when windows of a step end."""
+
+    step: str
+    every: float
+    """Seconds."""
+    bytes: float
+    seconds: float | None
+    """How long that takes with what else is free of its card; None if nothing is."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +78,7 @@ class Estimate:
     day: Course | None
     """None: more comes than these machines can process."""
     recovery: Recovery | None
+    window_ends: tuple[WindowEnd, ...]
     warnings: tuple[str, ...]
     assumptions: tuple[str, ...]
 
@@ -95,6 +115,7 @@ def estimate(scenario: Scenario, profile: Profile) -> Estimate:
         cores=_cores(scenario, profile),
         day=course(profile, capacity, bursts, limit=_lag_limit(scenario)) if capacity else None,
         recovery=_recovery(scenario, profile, machines),
+        window_ends=tuple(_window_ends(scenario, traffic, machines)),
         warnings=(),
         assumptions=tuple(_assumptions(scenario)),
     )
@@ -191,6 +212,14 @@ def _cores(scenario: Scenario, profile: Profile) -> int | None:
     return fewest(keeps)
 
 
+def _window_ends(scenario: Scenario, traffic: MachineTraffic, machines: int) -> Iterator[WindowEnd]:
+    free = scenario.machines.network.bytes - traffic.network_out + traffic.of(Kind.EMIT)[1]
+    for name, step in scenario.steps.items():
+        size = step.keys.value / machines * step.emit.bytes * step.sinks
+        if step.closes is not None and size:
+            yield WindowEnd(name, step.closes.every.seconds, size, size / free if free > 0 else None)
+
+
 def _warnings(found: Estimate) -> Iterator[str]:
     allowed = usable(found.scenario)
     for use in found.uses:
@@ -202,6 +231,9 @@ def _warnings(found: Estimate) -> Iterator[str]:
         yield "more comes in a day than these machines can process: the backlog grows for ever"
     elif found.day.peak_lag > _lag_limit(found.scenario) * (1 + 1e-9):
         yield "rows wait longer than the limit"
+    for end in found.window_ends:
+        if end.seconds is not None and end.seconds > end.every:
+            yield f"results of '{end.step}' take longer to send than the next windows take to end"
     yield from _memory_faults(found)
     executor = found.scenario.executor
     if executor is not None and executor.rocksdb is None and found.scenario.steps:

@@ -85,19 +85,24 @@ def _inside(found: Estimate) -> tuple[str, ...]:
 
 
 def as_lines(picture: Picture) -> list[str]:
-    """The picture in characters, for a terminal of 80 columns."""
-    left = [f"{arrow.name:>13} {byte_rate(arrow.bytes):>11} ━▶│" for arrow in picture.into]
-    right = [f"├━▶ {arrow.name:<13} {byte_rate(arrow.bytes):>11}" for arrow in picture.out]
+    """The picture in characters: 80 columns wide unless figures or names are long."""
+    arrows = (*picture.into, *picture.out)
+    names = max((len(arrow.name) for arrow in arrows), default=3)
+    rates = max(len(byte_rate(value)) for value in (picture.total_in, picture.total_out, *(a.bytes for a in arrows)))
+    left = [f" {arrow.name:>{names}} {byte_rate(arrow.bytes):>{rates}} ━▶│" for arrow in picture.into]
+    right = [f"├━▶ {arrow.name:<{names}} {byte_rate(arrow.bytes):>{rates}}" for arrow in picture.out]
     width = max(24, *(len(line) + 2 for line in picture.inside), len(picture.title) + 4)
     height = max(len(left), len(right), len(picture.inside))
     middle = [""] * ((height - len(picture.inside)) // 2) + list(picture.inside)
-    indent = " " * 28
+    indent = " " * (names + rates + 5)
     lines = [f"{indent}┌{f' {picture.title} '.center(width, '─')}┐"]
     for before, text, after in zip_longest(left, middle, right, fillvalue=None):
         lines.append(f"{before or f'{indent}│'}{(text or '').center(width)}{after or '│'}")
     lines.append(f"{indent}└{'─' * width}┘")
     for name, used in (("in", picture.total_in), ("out", picture.total_out)):
-        lines.append(f"{name:>13} {byte_rate(used):>11}   {_bar(used / picture.limit)} {_of(used, picture)}")
+        lines.append(
+            f" {name:>{names}} {byte_rate(used):>{rates}}    {_bar(used / picture.limit)} {_of(used, picture)}"
+        )
     return [line.rstrip() for line in lines]
 
 

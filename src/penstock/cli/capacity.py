@@ -147,7 +147,7 @@ def capacity(
         from penstock.cli.capacity_view import lines_of
 
         for line in lines_of(found, _title(file or pipeline), read.taken):
-            out.print(line)
+            out.print(Text(line) if isinstance(line, str) else line)
     else:
         print_value({**as_json(found), "taken": list(read.taken)}, output)
     if svg is not None:

@@ -30,6 +30,9 @@ def lines_of(found: Estimate, title: str, taken: Sequence[str] = ()) -> Iterator
     yield from _limits(found)
     yield ""
     yield from _overall(found)
+    if found.window_ends:
+        yield ""
+        yield from _window_ends(found)
     yield ""
     yield from _machines(found)
     if found.memory is not None:
@@ -94,6 +97,13 @@ def _amount(use: Use, value: float) -> str:
     if use.resource == "cores":
         return number(value)
     return byte_size(value) if use.resource == "disk space" else byte_rate(value)
+
+
+def _window_ends(found: Estimate) -> Iterator[Line]:
+    yield _row("When windows end", "each sends", "takes", "every", style="bold")
+    for end in found.window_ends:
+        takes = "for ever" if end.seconds is None else length(end.seconds)
+        yield _row(end.step, byte_size(end.bytes), takes, length(end.every))
 
 
 def _overall(found: Estimate) -> Iterator[Line]:
@@ -178,8 +188,8 @@ def _outage(found: Estimate) -> Iterator[Line]:
     yield Text.assemble((f"After an outage of {length(outage.length)}", "bold"), at)
     course = recovery.course
     if course is None or course.caught_up is None:
-        when = "never" if course is None else f"not within {MOST_DAYS} days"
-        yield Text(f"  caught up {when}", "bold red")
+        never = "never caught up" if course is None else f"not caught up within {MOST_DAYS} days"
+        yield Text(f"  {never}", "bold red")
         return
     yield _row("  largest backlog", number(course.peak_backlog)).append(" rows")
     yield _row("  highest lag", length(course.peak_lag))
