@@ -149,6 +149,9 @@ def test_what_was_not_given_is_said() -> None:
     little = estimate(scenario(), steady(1e6)).assumptions
     assert "one sink stores what 'users' gives out" in little
     assert "the disks' speed is not given, and not checked" in little
+    route = {"steps": {}, "disks": None, "checkpoints": None, "machines": CPU}
+    stored = estimate(scenario(stored={"rowSize": "1 KB", "sinks": 3}, **route), steady(1e4)).assumptions
+    assert "each of 3 sinks stores all rows of the source" in stored
     everything = estimate(
         scenario(
             steps={"users": step(rows="100%", rowSize="2 KB", sinks=1)},

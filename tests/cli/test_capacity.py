@@ -159,6 +159,7 @@ spec:
     assert found["perMachine"]["stateBytes"] == 30 * MB
     assert found["perMachine"]["network"]["in"] == 10 * MB + 5 * MB
     assert found["taken"][0] == "windows of 'hourly': 1 hour"
+    assert told("--pipeline", path, *given, "--rows", "50%")["perMachine"]["network"]["in"] == 12.5 * MB
     with pytest.raises(PenstockError) as caught:
         run("--pipeline", path, *given[2:])
     assert [(each.code, each.params["key"]) for each in caught.value.problems] == [("SPEC_MISSING_KEY", "rate")]
@@ -213,7 +214,7 @@ def test_a_scenario_with_a_mistake_ends_with_2_and_its_place(tmp_path: Path) -> 
     )
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{path}:6:32: error[SPEC_BAD_VALUE] `machines.network`: '1 GB' is in bytes" in done.stderr
+    assert f"{path}:6:31: error[SPEC_BAD_VALUE] `machines.network`: '1 GB' is in bytes" in done.stderr
 
 
 def test_yaml_says_what_json_says() -> None:

@@ -274,7 +274,8 @@ def _assumptions(scenario: Scenario) -> Iterator[str]:
             yield f"one sink stores what '{name}' gives out"
     stored = scenario.stored
     if stored is not None and "rows" not in stored.model_fields_set:
-        yield "all rows of the source are stored"
+        who = "a sink stores" if stored.sinks == 1 else f"each of {stored.sinks} sinks stores"
+        yield f"{who} all rows of the source"
     if scenario.steps:
         yield "keys are spread evenly over the machines"
     if scenario.checkpoints is not None and "replication" not in scenario.checkpoints.model_fields_set:

@@ -160,7 +160,7 @@ class Stored(Config):
     """Rows that are stored without having been kept by a step: of a pipeline without state, or beside it."""
 
     row_size: ByteSize = field(doc="Bytes of a row as it is stored.", change=_NOTHING)
-    rows: Share = field(Share(1.0), doc="The share of the source's rows that is stored.", change=_NOTHING)
+    rows: Share = field(Share(1.0), doc="The share of the source's rows that each sink stores.", change=_NOTHING)
     sinks: int = field(1, ge=1, doc="How many sinks store them.", change=_NOTHING)
 
 

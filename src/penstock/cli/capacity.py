@@ -43,8 +43,14 @@ def capacity(
     emit_size: Annotated[
         list[str] | None, typer.Option("--emit-size", help=f"Bytes of a row that a step gives out. {_OF_A_STEP}")
     ] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option("--rows", help=f"The share of rows that a step gets, such as 90%. {_OF_A_STEP}")
+    ] = None,
     stored_size: Annotated[
         str | None, typer.Option("--stored-size", help="Bytes of a row that is stored without state.")
+    ] = None,
+    stored_rows: Annotated[
+        str | None, typer.Option("--stored-rows", help="The share of the source's rows that each such sink stores.")
     ] = None,
     stateless: Annotated[
         list[str] | None,
@@ -112,7 +118,9 @@ def capacity(
             "--window": window,
             "--slide": slide,
             "--emit-size": emit_size,
+            "--rows": rows,
             "--stored-size": stored_size,
+            "--stored-rows": stored_rows,
             "--checkpoint-interval": checkpoint_interval,
             "--checkpoint-mode": checkpoint_mode,
             "--machines": machines,
