@@ -39,6 +39,7 @@ def test_a_limit_to_lag_lets_the_busiest_hour_wait() -> None:
     assert (patient.need.machines, hasty.need.machines) == (1, 5)
     assert (patient.cores, hasty.cores) == (4, 18)
     assert patient.day is not None
+    assert patient.warnings == ("cores is full when most comes, as 450% would be needed: rows wait then",)
     assert 3 * HOUR < patient.day.peak_lag <= 4 * HOUR
 
 
@@ -96,6 +97,7 @@ def test_a_limit_to_catching_up_takes_more_machines() -> None:
 
     # 150,000 a second for two hours in half an hour, beside what comes: 750,000 a second, 15 cores.
     assert (slow.need.machines, quick.need.machines) == (1, 4)
+    assert (slow.cores, quick.cores) == (4, 16)
     assert (quick.need.reason, slow.need.reason) == ("catch-up", "cores")
     assert quick.recovery is not None
     assert quick.recovery.course is not None

@@ -86,6 +86,15 @@ def test_what_windows_give_out_comes_at_once() -> None:
     assert found.longest_wait == 600
 
 
+def test_windows_longer_than_a_day_end_on_the_day_that_is_shown() -> None:
+    week = Burst(7 * DAY, 600_000.0)
+    found = known(course(steady(100.0), 200.0, [week]))
+
+    assert (found.peak_backlog, found.longest_wait) == (600_000, 6000)
+    after = known(course(steady(100.0), 200.0, [week], outage=Outage(0.0, 3600.0)))
+    assert after.caught_up == pytest.approx((600_000 + 360_000) / 100)
+
+
 def test_bursts_that_follow_each_other_closely_are_spread() -> None:
     found = known(course(steady(100.0), 200.0, [Burst(1.0, 50.0)]))
 

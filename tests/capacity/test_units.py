@@ -21,6 +21,7 @@ UnitT = TypeVar("UnitT", bound=Parsed)
         ("10 Gbit/s", 10**10),
         ("10Gbps", 10**10),
         ("10 Gb/s", 10**10),
+        ("10GBit/s", 10**10),
         ("10 GbE", 10**10),
         ("2.5 Gbit/s", 2_500_000_000),
         ("100 Mbit per second", 10**8),
@@ -123,10 +124,26 @@ def test_counts_that_are_none_are_refused(wrong: Any) -> None:
 
 
 def test_shares() -> None:
-    assert (Share.parse("25%"), Share.parse(0.25), Share.parse(1)) == (Share(0.25), Share(0.25), Share(1.0))
-    for wrong in ("25", 1.5, "120%", -0.1, True, "x"):
-        with pytest.raises(ValueError):
-            Share.parse(wrong)
+    for text in ("25%", "25 %", 0.25, "0.25"):
+        assert Share.parse(text) == Share(0.25)
+    assert (Share.parse(1), Share.parse("0%"), Share.parse("100%")) == (Share(1.0), Share(0.0), Share(1.0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("25", "'25' is not between 0% and 100%; write '25%' if that is meant"),
+        (30, "write '30%' if that is meant"),
+        ("120%", "'120%' is not between 0% and 100%"),
+        (-0.1, "is negative"),
+        (True, "not a share"),
+        ("x", "not a share"),
+    ],
+)
+def test_shares_that_are_none_are_refused(wrong: Any, said: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Share.parse(wrong)
+    assert said in str(caught.value)
 
 
 @given(st.integers(0, 10**18))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.capacity.limits import (
@@ -27,6 +27,9 @@ from penstock.capacity.traffic import (
     overall_traffic,
     state_bytes,
 )
+
+_ROUNDING = 1 + 1e-9
+"""So that a figure which is at a limit is not over it by its last digit."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def estimate(scenario: Scenario, profile: Profile) -> Estimate:
         memory=memory,
         cores=_cores(scenario, profile),
         day=course(profile, capacity, bursts, limit=_lag_limit(scenario)) if capacity else None,
-        recovery=_recovery(scenario, profile, machines),
+        recovery=_recovery(scenario, profile, _capacity(scenario, machines), bursts),
         window_ends=tuple(_window_ends(scenario, traffic, machines)),
         warnings=(),
         assumptions=tuple(_assumptions(scenario)),
@@ -156,9 +159,14 @@ def _bursts(scenario: Scenario) -> tuple[Burst, ...]:
     )
 
 
+def _has_goals(scenario: Scenario) -> bool:
+    """Whether what counts is how long rows wait, rather than the highest rate."""
+    return scenario.goals.lag is not None or scenario.goals.catch_up is not None
+
+
 def _need(scenario: Scenario, profile: Profile) -> Need:
-    """By lag, if there is a limit to it; otherwise for the highest rate."""
-    if scenario.goals.lag is None and (scenario.goals.catch_up is None or scenario.outage is None):
+    """By how long rows wait, if there is a limit to it; otherwise for the highest rate."""
+    if not _has_goals(scenario):
         machines = machines_needed(scenario, profile.peak)
         before = uses(scenario, profile.peak, max((machines or 2) - 1, 1))
         return Need(machines, tightest(before).resource)
@@ -175,39 +183,45 @@ def _keeps_goals(scenario: Scenario, profile: Profile, machines: int) -> str | N
     if load_of(profile, bursts) >= capacity:
         return sustained(scenario, machines).resource
     day = course(profile, capacity, bursts, limit=_lag_limit(scenario))
-    if day is None or day.peak_lag > _lag_limit(scenario) * (1 + 1e-9):
+    if day is None or day.peak_lag > _lag_limit(scenario) * _ROUNDING:
         return "lag"
-    if scenario.goals.catch_up is not None:
-        recovery = _recovery(scenario, profile, machines)
-        found = None if recovery is None or recovery.course is None else recovery.course.caught_up
-        if recovery is not None and (found is None or found > scenario.goals.catch_up.seconds * (1 + 1e-9)):
-            return "catch-up"
-    return None
+    return None if _catches_up(scenario, profile, _capacity(scenario, machines), bursts) else "catch-up"
 
 
-def _recovery(scenario: Scenario, profile: Profile, machines: int) -> Recovery | None:
+def _recovery(scenario: Scenario, profile: Profile, capacity: float, bursts: Sequence[Burst]) -> Recovery | None:
+    """With all of a capacity: the margin is there to catch up with."""
     if scenario.outage is None:
         return None
-    # The margin is there to catch up with.
-    capacity, bursts = _capacity(scenario, machines), _bursts(scenario)
-    outage = Outage(0.0, scenario.outage.seconds)
     if load_of(profile, bursts) >= capacity:
-        return Recovery(outage, None)
+        return Recovery(Outage(0.0, scenario.outage.seconds), None)
     outage = worst_outage(profile, capacity, scenario.outage.seconds, bursts)
     return Recovery(outage, course(profile, capacity, bursts, limit=_lag_limit(scenario), outage=outage))
 
 
+def _catches_up(scenario: Scenario, profile: Profile, capacity: float, bursts: Sequence[Burst]) -> bool:
+    """Whether an outage is worked off in time, if there is a limit to that."""
+    if scenario.goals.catch_up is None:
+        return True
+    recovery = _recovery(scenario, profile, capacity, bursts)
+    if recovery is None:
+        return True
+    found = None if recovery.course is None else recovery.course.caught_up
+    return found is not None and found <= scenario.goals.catch_up.seconds * _ROUNDING
+
+
 def _cores(scenario: Scenario, profile: Profile) -> int | None:
-    """The fewest cores in all that keep the lag below its limit, or, without one, up with the highest rate."""
+    """The fewest cores in all that keep the goals, or, without any, up with the highest rate."""
     if not _knows_cores(scenario):
         return None
-    limit, bursts = _lag_limit(scenario), _bursts(scenario)
-    if limit == float("inf"):
-        return fewest(lambda count: cores_needed(scenario, profile.peak) <= count * usable(scenario) + 1e-9)
+    if not _has_goals(scenario):
+        return fewest(lambda count: cores_needed(scenario, profile.peak) <= count * usable(scenario) * _ROUNDING)
+    bursts = _bursts(scenario)
 
     def keeps(count: int) -> bool:
-        day = course(profile, _cpu_rate(scenario, count) * usable(scenario), bursts, limit=limit)
-        return day is not None and day.peak_lag <= limit * (1 + 1e-9)
+        rate = _cpu_rate(scenario, count)
+        day = course(profile, rate * usable(scenario), bursts, limit=_lag_limit(scenario))
+        in_time = day is not None and day.peak_lag <= _lag_limit(scenario) * _ROUNDING
+        return in_time and _catches_up(scenario, profile, rate, bursts)
 
     return fewest(keeps)
 
@@ -223,13 +237,15 @@ def _window_ends(scenario: Scenario, traffic: MachineTraffic, machines: int) -> 
 def _warnings(found: Estimate) -> Iterator[str]:
     allowed = usable(found.scenario)
     for use in found.uses:
-        if use.exceeds(1.0):
+        if use.exceeds(1.0) and _has_goals(found.scenario) and found.enough:
+            yield f"{use.resource} is full when most comes, as {use.share:.0%} would be needed: rows wait then"
+        elif use.exceeds(1.0):
             yield f"{use.resource} is over its limit: {use.share:.0%} is needed of what a machine has"
         elif use.exceeds(allowed):
             yield f"{use.resource} is at {use.share:.0%}, which leaves less than the margin of {1 - allowed:.0%}"
     if found.day is None:
         yield "more comes in a day than these machines can process: the backlog grows for ever"
-    elif found.day.peak_lag > _lag_limit(found.scenario) * (1 + 1e-9):
+    elif found.day.peak_lag > _lag_limit(found.scenario) * _ROUNDING:
         yield "rows wait longer than the limit"
     for end in found.window_ends:
         if end.seconds is not None and end.seconds > end.every:

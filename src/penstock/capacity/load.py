@@ -15,8 +15,8 @@ MOST_DAYS = 30
 """A backlog that is still there after so many days counts as never worked off."""
 _MOST_STARTS = 48
 """At how many times of the day an outage is tried."""
-_RAREST_SPREAD = 60.0
-"""Bursts that are closer together are spread evenly over time."""
+_SPREAD = 60.0
+"""Bursts that are closer together than these seconds are spread evenly over time."""
 _NOTHING = 1e-6
 
 
@@ -94,7 +94,7 @@ def course(
     outage: Outage | None = None,
 ) -> Course | None:
     """A day as it is once all days are alike, or the day of an outage and those after it; None if the backlog grows
-    from day to day."""
+    from day to day. Windows longer than a day end at its midnight."""
     if load_of(profile, bursts) >= capacity:
         return None
     queue = _Queue(capacity, limit)
@@ -102,11 +102,11 @@ def course(
     _run_day(queue, profile, bursts)
     queue.forget()
     if outage is None:
-        _run_day(queue, profile, bursts)
+        _run_day(queue, profile, bursts, rare=True)
         return queue.course()
     queue.outage = (DAY + outage.start, DAY + outage.start + outage.length)
     for day in range(1, MOST_DAYS + 1):
-        _run_day(queue, profile, bursts)
+        _run_day(queue, profile, bursts, rare=day == 1)
         if queue.caught_up is not None and day * DAY > outage.start + outage.length:
             break
     return queue.course()
@@ -208,13 +208,15 @@ class _Queue:
         )
 
 
-def _run_day(queue: _Queue, profile: Profile, bursts: Sequence[Burst]) -> None:
-    """One day with its rates, and with a burst at the end of each window."""
+def _run_day(queue: _Queue, profile: Profile, bursts: Sequence[Burst], *, rare: bool = False) -> None:
+    """One day with its rates, and with a burst at the end of each window; `rare`: of those longer than a day too."""
     begin = queue.now
-    spread = sum(burst.rows / burst.every for burst in bursts if burst.every < _RAREST_SPREAD)
+    spread = sum(burst.rows / burst.every for burst in bursts if burst.every < _SPREAD)
     added: dict[float, float] = {}
     for burst in bursts:
-        if burst.every >= _RAREST_SPREAD:
+        if burst.every > DAY:
+            added[begin] = added.get(begin, 0.0) + burst.rows * rare
+        elif burst.every >= _SPREAD:
             for at in _ends(burst, begin, begin + DAY):
                 added[at] = added.get(at, 0.0) + burst.rows
     changes = {begin + at: rate for at, rate in zip(profile.starts, profile.rates, strict=True)}

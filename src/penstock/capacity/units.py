@@ -15,11 +15,12 @@ _NUMBER = r"(\d[\d,_]*(?:\.\d+)?)"
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE = re.compile(rf"{_NUMBER}\s*([kKMGTmgt]?)(i?)(B|[bB]ytes?)")
 _BITS = re.compile(rf"{_NUMBER}\s*([kKMGTmgt]?)(?:b|[bB]its?)")
-_NETWORK = re.compile(rf"{_NUMBER}\s*([kKMGTmgt])(?:(?:b|bits?)(?:/s|ps| per second)|bE)")
+_NETWORK = re.compile(rf"{_NUMBER}\s*([kKMGTmgt])(?:(?:b|[bB]its?)(?:/s|ps| per second)|bE)")
 _BYTES_A_SECOND = re.compile(r"(.*?)(?:/s|ps| per second| a second)", re.IGNORECASE)
 _COUNT = re.compile(rf"{_NUMBER}\s*([kKmMbB]|thousand|million|billion)?")
 _COUNTS = {"": 1, "k": 10**3, "thousand": 10**3, "m": 10**6, "million": 10**6, "b": 10**9, "billion": 10**9}
 _RATE = re.compile(r"(.*?)\s*(?:/|per\b|an?\b)\s*(\w+)")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 _PERIODS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400,
             "day": 86_400}  # fmt: skip
 
@@ -196,12 +197,13 @@ class Share(Parsed):
             _text(value)
             share = float(value)
         else:
-            found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", _text(value))
+            found = _SHARE.fullmatch(_text(value))
             if found is None:
                 raise ValueError(f"'{value}' is not a share; write for example '25%' or 0.25")
-            share = float(Decimal(found[1]) / 100)
+            share = float(Decimal(found[1]) / (100 if found[2] else 1))
         if not 0 <= share <= 1:
-            raise ValueError(f"'{value}' is not between 0% and 100%")
+            percent = f"; write '{share:g}%' if that is meant" if 1 < share <= 100 and "%" not in str(value) else ""
+            raise ValueError(f"'{value}' is not between 0% and 100%{percent}")
         return cls(share)
 
     @classmethod
