@@ -69,7 +69,7 @@ def test_rocksdb_and_python_workers_take_from_the_overhead() -> None:
 
 @given(
     st.integers(1, 64 * 1024),
-    st.floats(0, 1),
+    st.floats(0.001, 1),
     st.integers(0, 2048),
     st.integers(0, 4096),
 )

@@ -256,7 +256,7 @@ class Executor(Config):
     )
     overhead_factor: float = field(
         0.1,
-        ge=0,
+        gt=0,
         le=10,
         doc="`spark.executor.memoryOverheadFactor`; on Kubernetes in cluster mode Spark takes 0.4 for Python.",
         change=_NOTHING,
