@@ -65,6 +65,7 @@ def test_what_a_card_cannot_carry_is_drawn_over_its_limit() -> None:
 
     assert "608% of 125 MB/s (1 Gbit/s)" in texts(svg)
     assert len(list(ElementTree.fromstring(svg).iter(f"{_SVG}line"))) == 2
+    assert texts(svg).count("limit 125 MB/s") == 2
 
 
 def test_names_of_steps_are_escaped() -> None:

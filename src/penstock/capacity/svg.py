@@ -13,7 +13,7 @@ _COLOURS = {
     Kind.SOURCE: "#2f6fb0",
     Kind.SHUFFLE: "#d98324",
     Kind.EMIT: "#3f9a68",
-    Kind.STORED: "#3f9a68",
+    Kind.STORED: "#2a9aa8",
     Kind.STATE: "#8a63b8",
     Kind.SHUFFLE_FILES: "#b98a52",
     Kind.CHECKPOINT: "#c2504f",
@@ -30,8 +30,8 @@ _FONT = "font-family=\"'Inter', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif\
 def as_svg(picture: Picture) -> str:
     """A whole document. It fetches nothing."""
     most = max(len(picture.into), len(picture.out), 1)
-    label_gap = min(_LABEL_GAP, max(30, _CARD // most))
-    height = _TOP + max(_CARD, label_gap * most) + 92
+    label_gap = min(_LABEL_GAP, _CARD // most)
+    height = _TOP + _CARD + 92
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
         f'{_FONT} font-size="14" role="img">',
@@ -68,34 +68,45 @@ def _side(picture: Picture, arrows: Sequence[Arrow], total: float, label_gap: in
     scale = _CARD / max(picture.limit, total)
     full = picture.limit * scale
     yield f'<rect x="{x}" y="{_TOP}" width="{_BAR}" height="{full:.1f}" fill="{_FREE}" stroke="{_LINE}"/>'
+    at, anchor = (28, "start") if incoming else (_WIDTH - 28, "end")
+    yield _text(at, _TOP - 28, "→ in" if incoming else "out →", anchor=anchor, colour=_FAINT)
     y = float(_TOP)
-    label = _TOP + 16.0
-    for arrow in arrows:
+    for arrow, label in zip(arrows, _labels([arrow.bytes * scale for arrow in arrows], label_gap), strict=True):
         thick = arrow.bytes * scale
         colour = _COLOURS[arrow.kind]
-        yield _band(x, y, thick, label, colour, incoming)
+        yield _band(x, y, max(thick, 1.0), label, colour, incoming)
         yield f'<rect x="{x}" y="{y:.1f}" width="{_BAR}" height="{thick:.1f}" fill="{colour}"/>'
-        at, anchor = (28, "start") if incoming else (_WIDTH - 28, "end")
         yield _text(at, label - 3, arrow.name, anchor=anchor, weight=600)
         yield _text(at, label + 14, byte_rate(arrow.bytes), anchor=anchor, colour=_FAINT)
         y += thick
-        label += label_gap
-    if total > picture.limit:
-        yield (
-            f'<line x1="{x - 8}" y1="{_TOP + full:.1f}" x2="{x + _BAR + 8}" y2="{_TOP + full:.1f}" '
-            f'stroke="{_OVER}" stroke-width="3"/>'
-        )
+    inside, towards = (x + _BAR + 10, "start") if incoming else (x - 10, "end")
     free = max(picture.limit - total, 0.0)
-    inner, anchor = (x + _BAR + 10, "start") if incoming else (x - 10, "end")
-    if free * scale > 20:
-        yield _text(inner, _TOP + full - 8, f"{byte_rate(free)} free", anchor=anchor, colour=_FAINT, size=12)
+    if total > picture.limit:
+        line = _TOP + full
+        ends = f'x1="{x - 8}" y1="{line:.1f}" x2="{x + _BAR + 8}" y2="{line:.1f}"'
+        yield f'<line {ends} stroke="{_OVER}" stroke-width="3"/>'
+        yield _text(inside, line - 6, f"limit {byte_rate(picture.limit)}", anchor=towards, colour=_OVER, size=12)
+    elif free * scale > 20:
+        yield _text(inside, _TOP + full - 8, f"{byte_rate(free)} free", anchor=towards, colour=_FAINT, size=12)
     bottom = _TOP + _CARD + 40
-    outer, outer_anchor = (28, "start") if incoming else (_WIDTH - 28, "end")
     colour = _OVER if total > picture.limit else _INK
-    yield _text(outer, bottom, f"Total {direction}: {byte_rate(total)}", anchor=outer_anchor, weight=700, size=17,
+    yield _text(at, bottom, f"Total {direction}: {byte_rate(total)}", anchor=anchor, weight=700, size=17,
                 colour=colour)  # fmt: skip
     limit = f"{share(total / picture.limit)} of {byte_rate(picture.limit)} ({picture.card})"
-    yield _text(outer, bottom + 22, limit, anchor=outer_anchor, colour=_FAINT)
+    yield _text(at, bottom + 22, limit, anchor=anchor, colour=_FAINT)
+
+
+def _labels(heights: Sequence[float], gap: float) -> list[float]:
+    """Where the labels of stacked parts stand: beside the middle of each, but apart and within the card."""
+    found: list[float] = []
+    y = float(_TOP)
+    for height in heights:
+        found.append(max(y + height / 2, found[-1] + gap if found else _TOP + 8.0))
+        y += height
+    lowest = _TOP + _CARD - 16.0
+    for at in range(len(found) - 1, -1, -1):
+        found[at] = min(found[at], lowest - gap * (len(found) - 1 - at))
+    return found
 
 
 def _band(x: int, y: float, thick: float, label: float, colour: str, incoming: bool) -> str:
