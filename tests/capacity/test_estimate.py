@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.capacity.scenarios import scenario, scenarios, step
 
 from penstock.capacity.as_json import as_json
 from penstock.capacity.estimate import Estimate, estimate
 from penstock.capacity.load import Profile, hourly, steady
 from penstock.capacity.scenario import Scenario
+from penstock.spec.units import Duration
 
 HOUR = 3600.0
 CPU = {"network": "100 Gbit/s", "cores": 4, "rowsPerCore": "50,000/s", "emittedRowsPerCore": "500,000/s"}
@@ -177,3 +179,20 @@ def test_every_answer_can_be_written_as_json(given_: Scenario) -> None:
     assert told["perMachine"]["network"]["in"] == answer.traffic.network_in
     assert told["overall"]["total"] == answer.overall.total
     assert [limit["resource"] for limit in told["limits"]] == [use.resource for use in answer.uses]
+
+
+@given(st.lists(st.integers(0, 40), min_size=24, max_size=24).filter(any), st.sampled_from(["1 s", "5 m", "3 h"]))
+@settings(deadline=None, max_examples=25)
+def test_the_machines_needed_for_a_day_keep_its_lag_and_one_less_does_not(hours: list[int], lag: str) -> None:
+    day = hourly([hour * 25_000.0 for hour in hours])
+    needed = found(day, goals={"lag": lag}).need.machines
+    assert needed is not None
+    limit = Duration.parse(lag).seconds
+    enough = found(day, goals={"lag": lag}, machines={**CPU, "count": needed})
+    assert enough.enough
+    assert enough.day is not None
+    assert enough.day.peak_lag <= limit * (1 + 1e-9)
+    if needed > 1:
+        short = found(day, goals={"lag": lag}, machines={**CPU, "count": needed - 1})
+        assert not short.enough
+        assert short.day is None or short.day.peak_lag > limit
