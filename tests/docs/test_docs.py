@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 from tests.docs.pages import BLOCKS, EXAMPLES, PAGES, ROOT, Block, blocks_of, project_of, without_blocks
 from typer.core import TyperGroup
 
+from penstock.capacity.scenario import Scenario
 from penstock.cli.main import app
 from penstock.components.registry import components
 from penstock.components.shared.crashpoints import POINTS
@@ -30,6 +31,7 @@ from penstock.frontends.assemble import SPEC_KEYS, assemble
 from penstock.frontends.configs import aliases
 from penstock.frontends.examine import load_checked
 from penstock.frontends.load import load
+from penstock.frontends.scenario import read_scenario
 from penstock.graph.build import build
 from penstock.graph.validate import World, check
 from penstock.spec.location import PipelineFile, Places
@@ -80,7 +82,8 @@ def test_a_block_is_what_it_claims_to_be(block: Block, tmp_path: Path) -> None:
 
 
 def check_yaml(block: Block, folder: Path) -> None:
-    """A whole pipeline, some keys of `spec`, keys of the server's configuration, or one source, step or sink."""
+    """A whole pipeline, some keys of `spec`, keys of the server's configuration, a capacity scenario, or one source,
+    step or sink."""
     content = YAML(typ="safe").load(block.text)
     path = folder / (block.file_name or "block.yaml")
     if "apiVersion" in content:
@@ -91,6 +94,9 @@ def check_yaml(block: Block, folder: Path) -> None:
     elif set(content) <= set(aliases(ServerConfig)):
         path.write_text(block.text, "utf-8")
         read_server_config(path)
+    elif set(content) <= set(aliases(Scenario)):
+        path.write_text(block.text, "utf-8")
+        read_scenario(path)
     else:
         check_entry(content, "sink" if "from" in content and set(content) & set(components("sink")) else "", path)
 

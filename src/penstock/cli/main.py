@@ -15,6 +15,7 @@ from penstock.cli import (
     accept_gap,
     alerts,
     apply,
+    capacity,
     cutover,
     delete,
     describe,
@@ -58,7 +59,7 @@ _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 
 _HERE = (
     *(init, validate, doctor, explain, test, run, state, savepoint, upgrade, cutover, rescale, accept_gap),
-    *(ledger, replay, reprocess, schema),
+    *(ledger, replay, reprocess, schema, capacity),
 )
 _WITH_A_SERVER = (serve, packages, plan, apply, get, describe, start, stop, delete, logs, alerts, token, projects)
 for verb in (*_HERE, *_WITH_A_SERVER):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic.fields import FieldInfo
 
+from penstock.capacity.units import ByteSize, Count, DiskSpeed, NetworkSpeed, RowRate, Share
 from penstock.docs.markdown import table
 from penstock.spec import pipeline as spec
 from penstock.spec.conditions import Condition
@@ -30,7 +31,9 @@ _CHANGES = {
 
 _SIMPLE_TYPES: dict[Any, str] = {
     str: "text", int: "whole number", float: "number", bool: "true or false", dt.datetime: "time", Any: "any value",
-    Duration: "duration", Size: "size", Schema: "schema", Condition: "condition",
+    Duration: "duration", Size: "size", Schema: "schema", Condition: "condition", ByteSize: "size",
+    NetworkSpeed: "bits a second", DiskSpeed: "bytes a second", RowRate: "rows in a time", Count: "number",
+    Share: "share",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from penstock.docs.capacity import capacity_page, capacity_picture
 from penstock.docs.cli import cli_page
 from penstock.docs.components import components_page
 from penstock.docs.doctor import doctor_page
@@ -21,6 +22,7 @@ from penstock.testing.kills import read_tally
 ROOT = Path(__file__).resolve().parents[3]
 GENERATED = Path("docs/generated")
 PICTURE = Path("docs/images/run.svg")
+CAPACITY_PICTURE = Path("docs/images/capacity.svg")
 RESULTS = KILLS.with_suffix(".md")
 
 
@@ -33,12 +35,14 @@ def generated_files() -> dict[Path, str]:
         GENERATED / "metrics.md": metrics_page(),
         GENERATED / "doctor.md": doctor_page(),
         GENERATED / "cli.md": cli_page(),
+        GENERATED / "capacity.md": capacity_page(),
         GENERATED / "server.md": server_page(),
         GENERATED / "openapi.json": json.dumps(api().openapi(), indent=1, sort_keys=True) + "\n",
         GENERATED / "penstock.schema.json": json.dumps(json_schema(), indent=2) + "\n",
         RESULTS: results_page(read_tally(ROOT / KILLS)),
         STUB.relative_to(ROOT): stub_text(),
         PICTURE: run_picture(),
+        CAPACITY_PICTURE: capacity_picture(ROOT / "examples" / "capacity" / "guide.yaml"),
     }
 
 
