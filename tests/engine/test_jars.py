@@ -14,6 +14,7 @@ from penstock.engine import jars
 from penstock.engine.ivy import SPARK_JARS, IvyFailed
 from penstock.engine.jars import file_name, jars_of, locked_jars, read_lock, set_folder, sets_for, write_lock
 from penstock.engine.session import SessionOptions, spark_conf
+from penstock.engine.spark.local_files import local_files_jar
 from penstock.errors import PenstockError
 
 ONE, TWO = "org.example:one:1.0", "org.example:two:2.0"
@@ -224,7 +225,7 @@ def placed(central: Central, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_in_one_process_jars_stand_on_the_class_path(placed: list[str], tmp_path: Path) -> None:
     conf = spark_conf(SessionOptions(jars=["s3"]), tmp_path)
-    assert conf["spark.driver.extraClassPath"] == ":".join(placed)
+    assert conf["spark.driver.extraClassPath"] == ":".join([*placed, str(local_files_jar())])
     assert "spark.jars" not in conf
 
 
@@ -235,8 +236,18 @@ def test_workers_are_sent_the_jars_beside_those_an_operator_names(placed: list[s
     assert conf["spark.jars"] == ",".join(["mine.jar", *placed])
 
 
-def test_a_session_without_sets_has_no_class_path_of_its_own(tmp_path: Path) -> None:
-    assert "spark.driver.extraClassPath" not in spark_conf(SessionOptions(), tmp_path)
+def test_a_session_without_sets_has_only_our_file_system_on_its_class_path(tmp_path: Path) -> None:
+    assert spark_conf(SessionOptions(), tmp_path)["spark.driver.extraClassPath"] == str(local_files_jar())
+    assert "spark.driver.extraClassPath" not in spark_conf(SessionOptions("spark://host:7077"), tmp_path)
+
+
+def test_before_our_file_system_was_compiled_a_session_does_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.engine.session.local_files_jar", lambda: tmp_path / "none.jar")
+    conf = spark_conf(SessionOptions(), tmp_path)
+    assert "spark.driver.extraClassPath" not in conf
+    assert "spark.hadoop.fs.file.impl" not in conf
 
 
 # --- the lock ------------------------------------------------------------------------------------------------

@@ -3,18 +3,17 @@ none of them does anything."""
 
 from __future__ import annotations
 
-import os
+import json
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from penstock.engine.session import DEFAULTS, SessionOptions, spark_conf
 
@@ -35,17 +34,54 @@ PY4J = b"r\nu\njava.lang.System\nrj\ne\n"
 CALLBACK = b"c\nt\ntoString\ne\n"
 
 
-def listening(spark: SparkSession) -> Iterator[tuple[str, int]]:
-    """Where the JVM, Spark's Python workers and PySpark listen. Other tests have servers in this process too."""
-    gateway: Any = spark.sparkContext._gateway
-    accumulators: Any = spark.sparkContext._accumulatorServer
-    of_pyspark = {gateway._callback_server.port, accumulators.server_address[1]}
-    me, jvm = psutil.Process(os.getpid()), psutil.Process(gateway.jvm.ProcessHandle.current().pid())
-    for process in (me, jvm, *jvm.children(recursive=True)):
-        for connection in process.net_connections("tcp"):
-            address = connection.laddr
-            if connection.status == psutil.CONN_LISTEN and (process != me or address.port in of_pyspark):
-                yield address.ip, address.port
+_SESSION = """
+import json, sys
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import functions as F
+from penstock.engine.session import Session, SessionOptions
+
+session = Session(SessionOptions(master="local[2]", quick=True))
+spark = session.spark
+double = F.udf(lambda number: number * 2, "long")
+assert [row[0] for row in spark.range(2).select(double("id")).collect()] == [0, 2]
+gateway = spark.sparkContext._gateway
+ensure_callback_server_started(gateway)
+settings = {name: spark.conf.get(name) for name in ("spark.authenticate", "spark.ui.enabled")}
+gateways = [gateway.gateway_parameters.port, gateway._callback_server.port]
+print(json.dumps({"settings": settings, "gateways": gateways}), flush=True)
+sys.stdin.read()
+session.stop()
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A session in a process of its own, which has called Python in both directions."""
+
+    settings: dict[str, str]
+    gateways: list[int]
+    listening: list[tuple[str, int]]
+    """Where it listens: the process itself, its JVM, and Spark's Python workers."""
+
+    @property
+    def ports(self) -> list[int]:
+        return sorted({port for _, port in self.listening})
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    command = [sys.executable, "-c", _SESSION]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        started = psutil.Process(process.pid)
+        listening = [
+            (connection.laddr.ip, connection.laddr.port)
+            for one in (started, *started.children(recursive=True))
+            for connection in one.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        yield Run(told["settings"], told["gateways"], listening)
 
 
 def answer(port: int, asked: bytes) -> bytes:
@@ -59,34 +95,22 @@ def answer(port: int, asked: bytes) -> bytes:
             return b""
 
 
-@pytest.fixture(scope="module")
-def ports() -> list[int]:
-    from penstock.testing.session import shared_session
-
-    spark: SparkSession = shared_session()
-    double = F.udf(lambda number: number * 2, "long")
-    assert [row[0] for row in spark.range(2).select(double("id")).collect()] == [0, 2]
-    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    found = list(listening(spark))
-    assert {address for address, _ in found} <= {*_LOOPBACK}, "nothing listens to the network"
-    return sorted({port for _, port in found})
+def test_nothing_listens_to_the_network(run: Run) -> None:
+    assert {address for address, _ in run.listening} <= {*_LOOPBACK}
+    assert len(run.ports) >= 4, "Spark's messages and blocks, and a gateway in each direction"
+    assert {*run.gateways} <= {*run.ports}
 
 
-def test_spark_answers_nobody_without_the_secret_of_the_run(ports: list[int], spark: SparkSession) -> None:
-    assert spark.conf.get("spark.authenticate") == "true"
-    assert spark.conf.get("spark.ui.enabled") == "false"
-    assert len(ports) >= 4, "Spark's messages and blocks, and a gateway in each direction"
-    for port in ports:
+def test_spark_answers_nobody_without_the_secret_of_the_run(run: Run) -> None:
+    assert run.settings == {"spark.authenticate": "true", "spark.ui.enabled": "false"}
+    for port in run.ports:
         found = answer(port, SPARK)
         kind = found[8] if len(found) > 8 else None
         assert kind != _RPC_RESPONSE, f"port {port} answers {found!r}"
 
 
-def test_neither_gateway_does_what_somebody_else_asks(ports: list[int], spark: SparkSession) -> None:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    assert {gateway.gateway_parameters.port, gateway._callback_server.port} <= {*ports}
-    for port in ports:
+def test_neither_gateway_does_what_somebody_else_asks(run: Run) -> None:
+    for port in run.ports:
         for asked in (PY4J, CALLBACK):
             found = answer(port, asked)
             assert not found.startswith((b"y", b"!y")), f"port {port} answers {found!r}"

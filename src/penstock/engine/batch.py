@@ -338,7 +338,8 @@ class BatchHandler:
             reach("batch.after_sinks", batch.id)
             return rows_out, counts, self._bury_sifted(batch)
         finally:
-            if not self.whole:
+            # The JVM of a run that was overtaken is killed any moment, and answers no more.
+            if not self.whole and not self.state.overtaken:
                 kept.unpersist()
 
     def _store_whole(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:

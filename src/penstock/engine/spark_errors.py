@@ -219,7 +219,9 @@ _DATA_LOST = re.compile(r"\[KAFKA_DATA_LOST\] ([^\n]*)")
 _PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\w[^\n]*)")
 """What a Python worker says last of an error."""
 _STATE_TROUBLE = re.compile(r"STATE_STORE|StateStore|RocksDB|streaming\.state\.|HDFSMetadataLog|Incomplete log file")
-_DAMAGE = re.compile(r"EOFException|FileNotFoundException|FILE_NOT_EXIST|orrupt|ended prematurely|Incomplete|Malformed")
+_DAMAGE = re.compile(
+    r"EOFException|ChecksumException|FileNotFoundException|FILE_NOT_EXIST|orrupt|ended prematurely|Incomplete|Malformed"
+)
 
 
 def _damaged_state(message: str, checkpoint: object) -> str | None:

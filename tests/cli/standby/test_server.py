@@ -28,9 +28,10 @@ spec:
       eventTime: {column: ts}
   steps:
     told: {from: views, python: {function: "told:told", over: arrow, schema: {id: string, ts: timestamp, java: int}}}
-    counts: {from: told, window: {size: 1 minute, by: [id, java], values: {n: count(*)}}}
+    counts: {from: views, window: {size: 1 minute, by: [id], values: {n: count(*)}}}
   sinks:
-    out: {from: counts, files: {path: ./out}}
+    out: {from: told, files: {path: ./out}}
+    counted: {from: counts, files: {path: ./counted}}
 """
 STEP = """\
 import psutil
@@ -41,7 +42,7 @@ def told(batches):
     for batch in batches:
         yield batch.append_column("java", pa.array([java] * batch.num_rows, pa.int32()))
 """
-WRONG = PIPELINE.replace("by: [id, java]", "by: [ids, java]")
+WRONG = PIPELINE.replace("by: [id]", "by: [ids]")
 _TELLS_ITS_END = """\
 import signal, socket, sys, time
 from penstock.cli.standby.server import _end_with
