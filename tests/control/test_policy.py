@@ -199,6 +199,8 @@ def test_the_file_of_a_database_is_a_path(policy: Policy, file: str, code: str) 
     [
         "169.254.169.254", "metadata.google.internal", "[fe80::1]", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376",
         "169.254.43518", "[::ffff:169.254.169.254]", "100.100.100.200", "METADATA.google.internal.", "[fd00:ec2::254]",
+        "[fd00:ec2::23]", "[fd20:ce::254]", "metadata.goog", "[64:ff9b:1::a9fe:a9fe]", "[::ffff:0:a9fe:a9fe]",
+        "metadata.azure.internal", "[64:ff9b::169.254.169.254]", "[2002:a9fe:a9fe::1]",
     ],
 )  # fmt: skip
 def test_metadata_addresses_are_refused_however_they_are_written(policy: Policy, host: str) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from penstock.components.base import Component
 from penstock.components.registry import all_components
@@ -19,6 +18,7 @@ from penstock.control.config import ServerConfig
 from penstock.control.policy import Policy
 from penstock.control.submitted import Submitted, drafted
 from penstock.errors import PenstockError
+from penstock.frontends.document import read_document
 
 HOSTILE = ["a{99999999999}", "(" * 300, "\ud83d", "http://[::1", 10**60, float("nan"), [], {"a": 1}]
 """A repetition too large for a pattern, brackets without end, half of a character, and values of other types."""
@@ -57,7 +57,7 @@ def examples() -> list[type[Component]]:
 
 
 def example(component: type[Component]) -> Any:
-    return yaml.safe_load(component.example)
+    return read_document(component.example, "example.yaml").content
 
 
 def with_example(component: type[Component]) -> tuple[dict[str, Any], dict[str, Any]]:
