@@ -334,6 +334,42 @@ def test_text_becomes_sql_in_one_place_only() -> None:
     assert found == set()
 
 
+_BUILDERS = ("apply", "careful", "carried")
+"""Methods of steps that add to a plan."""
+_BUILDS = "engine/frames.py"
+_JUDGES = {"apply": "judged", "careful": "judged", "carried": "judged_kernel"}
+
+
+def test_steps_are_asked_for_rows_in_one_place_only_where_these_are_judged() -> None:
+    """Validating, previews, runs, replays, reprocessing and cut-overs build frames there, and so share the verdict."""
+    root = Path(penstock.__file__).parent
+    found = {
+        (str(path.relative_to(root)), call.func.attr)
+        for path in sorted(root.rglob("*.py"))
+        for call in _calls(path)
+        if _asks_a_step(call) and isinstance(call.func, ast.Attribute)
+    }
+    assert found == {(_BUILDS, name) for name in _BUILDERS}
+    tree = ast.parse((root / _BUILDS).read_text("utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for function in functions:
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+        judges = [call.func.id for call in calls if isinstance(call.func, ast.Name)]
+        asked = [
+            _JUDGES[call.func.attr] for call in calls if _asks_a_step(call) and isinstance(call.func, ast.Attribute)
+        ]
+        for judge in set(asked):
+            assert judges.count(judge) >= asked.count(judge), function.name
+
+
+def _asks_a_step(call: ast.Call) -> bool:
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _BUILDERS
+        and [ast.unparse(item) for item in call.args[1:]] == ["context"]
+    )
+
+
 def _calls(path: Path) -> Iterator[ast.Call]:
     return (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
 
