@@ -87,7 +87,7 @@ class Policy:
         """All that the file may not name, each at its place."""
         found = unknown_channels(file, self.channels)
         for path, component in components_of(file.pipeline):
-            if getattr(component, "name", "") == "python" and getattr(component, "kind", "") == "step":
+            if names_code(component):
                 found += self._code(file, path, "a Python function", role)
             for inner, holds, text in _texts(component, path):
                 place = file.places.of(*inner)
@@ -170,6 +170,11 @@ def _looks_like_path(text: str) -> bool:
 
 def _looks_like_brokers(text: str) -> bool:
     return all(_BROKER.fullmatch(part.strip()) for part in text.split(","))
+
+
+def names_code(component: Config) -> bool:
+    """Whether it names code that is to be run, as the step `python` does; of other packages others may."""
+    return any(holds is Holds.CODE for _, holds, _ in _texts(component, ()))
 
 
 def components_of(pipeline: Pipeline) -> Iterator[tuple[Path_, Config]]:
