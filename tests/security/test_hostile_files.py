@@ -31,11 +31,11 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
     return Policy.of(ServerConfig(), tmp_path_factory.mktemp("server"))
 
 
-def codes(text: str, policy: Policy) -> set[str]:
+def codes(text: str, policy: Policy, name: str = "p.yaml") -> set[str]:
     """What the server says of a file; anything but problems with a code fails the test."""
     began = time.perf_counter()
     try:
-        found = drafted(Submitted("p.yaml", text), policy, Role.AUTHOR).problems
+        found = drafted(Submitted(name, text), policy, Role.AUTHOR).problems
     except PenstockError as error:
         found = error.problems
     assert time.perf_counter() - began < SECONDS, text[:500]
@@ -149,6 +149,14 @@ def test_steps_with_very_many_ways_between_them_are_read_quickly(policy: Policy)
             steps[f"{name}{number}"] = {"from": inputs, **({"sql": query} if number % 2 else {"union": {}})}
     sinks = {"out": {"from": "a59", "sqlite": {"path": "o.db", "table": "t"}}}
     assert codes(json.dumps(document(steps=steps, sinks=sinks)), policy) <= {"STEP_UNUSED"}
+
+
+def test_a_file_of_very_many_views_is_refused_before_their_tables_are_looked_for(policy: Policy) -> None:
+    head = "/* penstock\nname: p\nsources: {s: {memory: {schema: {id: long}}}}\nsinks: {out: {console: {}}}\n*/\n"
+    views = "".join(
+        f"CREATE VIEW {'a' * 50}{number:04d} AS TABLE {'a' * 50}_{number:04d};\n" for number in range(1_000)
+    )
+    assert codes(head + "\n".join(numbered) + "INSERT INTO out TABLE s;\n", policy, "p.sql") == {"PIPELINE_TOO_LARGE"}
 
 
 def test_two_escapes_of_one_character_are_that_character(policy: Policy) -> None:
