@@ -153,10 +153,19 @@ def test_steps_with_very_many_ways_between_them_are_read_quickly(policy: Policy)
 
 def test_a_file_of_very_many_views_is_refused_before_their_tables_are_looked_for(policy: Policy) -> None:
     head = "/* penstock\nname: p\nsources: {s: {memory: {schema: {id: long}}}}\nsinks: {out: {console: {}}}\n*/\n"
-    views = "".join(
-        f"CREATE VIEW {'a' * 50}{number:04d} AS TABLE {'a' * 50}_{number:04d};\n" for number in range(1_000)
-    )
-    assert codes(head + "\n".join(numbered) + "INSERT INTO out TABLE s;\n", policy, "p.sql") == {"PIPELINE_TOO_LARGE"}
+    name = "a" * 50
+    views = (f"CREATE VIEW {name}{number:04d} AS TABLE {name}_{number:04d};\n" for number in range(1_000))
+    assert codes(head + "".join(views) + "INSERT INTO out TABLE s;\n", policy, "p.sql") == {"PIPELINE_TOO_LARGE"}
+
+
+@pytest.mark.parametrize("pattern", ["{a/,b/}" * 9, "{a/,b/}" * 500, "x/" * 1_900, "{" + "x/" * 1_900 + ",a}"])
+def test_paths_that_stand_for_very_many_places_are_judged_quickly(pattern: str, policy: Policy) -> None:
+    sources = {
+        f"s{number}": {"files": {"path": f"./{pattern}"}, "format": {"text": {}}}
+        for number in range(400 if len(pattern) < 100 else 60)
+    }
+    sinks = {"out": {"from": "s0", "sqlite": {"path": "o.db", "table": "t"}}}
+    assert codes(json.dumps(document(sources=sources, sinks=sinks)), policy) <= {"PATH_NOT_ALLOWED", "STEP_UNUSED"}
 
 
 def test_two_escapes_of_one_character_are_that_character(policy: Policy) -> None:
