@@ -22,7 +22,8 @@ from penstock.frontends.document import read_document
 
 HOSTILE = ["a{99999999999}", "(" * 300, "\ud83d", "http://[::1", 10**60, float("nan"), [], {"a": 1}]
 """A repetition too large for a pattern, brackets without end, half of a character, and values of other types."""
-SECONDS = 2.0
+SECONDS = 5.0
+"""On a machine that does other things too; what is refused here took minutes, or would not have ended."""
 PLACES = {"source": ("sources", "s"), "format": ("sources", "s"), "step": ("steps", "one"), "sink": ("sinks", "out")}
 
 
