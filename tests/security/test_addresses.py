@@ -8,8 +8,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from tests.components.looking import problems_of
 from tests.control.test_policy import _configs_of_components
@@ -33,6 +34,9 @@ from penstock.components.sources.sql_poll import SqlPoll
 from penstock.control.config import AddressRules
 from penstock.errors import PenstockError
 from penstock.spec.fields import Holds, held_by
+
+if TYPE_CHECKING:
+    from tests.servers.s3 import S3 as StoreServer
 
 HERE = Path("/")
 CANARY = "canary-of-the-cloud"
@@ -209,6 +213,27 @@ def test_a_delta_table_is_not_read_from_another_server(sending: Server, hidden: 
     assert CANARY not in str(failed.value)
     assert sending.asked
     assert hidden.asked == []
+
+
+def test_a_store_that_is_its_own_proxy_is_used_as_ever(s3: StoreServer, s3_bucket: str) -> None:
+    from deltalake import DeltaTable, write_deltalake
+
+    own = S3(endpoint=s3.endpoint, access_key=s3.access_key, secret_key=s3.secret_key, region=s3.region)
+    with limited(allowed()):
+        found = access(f"s3a://{s3_bucket}/folder", own)
+    assert found.client_options["proxy_url"] == s3.endpoint
+    storage = S3Storage(found)
+    storage.write("a.json", "one")
+    assert (storage.create("a.json", "two"), storage.create("b.json", "three")) == (False, True)
+    assert (storage.read("a.json"), storage.names("")) == ("one", ["a.json", "b.json"])
+    storage.delete(["a.json"])
+    assert storage.read("a.json") is None
+    table = f"s3a://{s3_bucket}/table"
+    write_deltalake(table, pa.table({"n": [1, 2]}), storage_options=found.delta_options())
+    assert DeltaTable(table, storage_options=found.delta_options()).to_pyarrow_table().to_pylist() == [
+        {"n": 1},
+        {"n": 2},
+    ]
 
 
 def test_a_host_that_the_operator_has_named_is_trusted_with_where_it_sends(sending: Server) -> None:
