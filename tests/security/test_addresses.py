@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from tests.components.looking import problems_of
 from tests.control.test_policy import _configs_of_components
+from tests.security.attacker import LIGHT_TARGET, AttackedSite
 
 from penstock.access import limits
 from penstock.access.addresses import AddressLimits
@@ -34,6 +35,7 @@ from penstock.components.sources.sql_poll import SqlPoll
 from penstock.control.config import AddressRules
 from penstock.errors import PenstockError
 from penstock.spec.fields import Holds, held_by
+from penstock.testing.processes import until
 
 if TYPE_CHECKING:
     from tests.servers.s3 import S3 as StoreServer
@@ -256,3 +258,39 @@ def test_a_table_at_a_store_that_may_not_be_reached_is_not_looked_for(names: dic
     with limited(allowed()), pytest.raises(PenstockError) as refused:
         located("s3a://bucket/x", S3(endpoint="http://innocent.example.com"), None)
     assert refused.value.code == "URL_NOT_ALLOWED"
+
+
+# --- a whole server --------------------------------------------------------------------------------------------
+
+PROJECT = "projects: {lab: {labels: {team: lab}, secrets: {env: ['LAB_*']}}}\n"
+PIPELINE = """\
+apiVersion: penstock/v1
+kind: Pipeline
+metadata: {{name: astray, labels: {{team: lab}}}}
+spec:
+  sources:
+    table:
+      delta:
+        path: "s3a://bucket/folder"
+        s3: {{endpoint: "{url}", accessKey: "${{secret:env/LAB_KEY}}", secretKey: "${{secret:env/LAB_KEY}}"}}
+  sinks:
+    out: {{from: table, sqlite: {{path: ./astray.db, table: t}}}}
+"""
+
+
+@pytest.mark.spark
+def test_an_author_is_not_told_what_another_server_says(tmp_path: Path, hidden: Server) -> None:
+    """Neither in a preview nor of a run."""
+    sending = Server(307, {"Location": f"{hidden.url}/latest/meta-data/iam"})
+    with AttackedSite(tmp_path / "site", LIGHT_TARGET + PROJECT, {"LAB_KEY": "key-of-lab"}) as site:
+        author = site.caller("author", team="lab")
+        text = PIPELINE.format(url=sending.url)
+        told = [author.preview(text, "table").text]
+        answer = author.apply(text)
+        assert answer.status_code == 200, answer.text
+        until(lambda: author.get("/pipelines/astray/exceptions").json()["items"], "it fails", every=0.2)
+        told += [author.get(f"/pipelines/astray/{what}").text for what in ("exceptions", "description", "logs")]
+    sending.close()
+    assert any(asked.startswith("GET") for asked in sending.asked)
+    assert hidden.asked == []
+    assert [text for text in told if CANARY in text] == []
