@@ -10,7 +10,7 @@ import pytest
 
 from penstock.access.addresses import AddressLimits
 from penstock.access.limits import Access, check_address, check_files, checked_path, limited
-from penstock.access.paths import PathLimits, leads_out
+from penstock.access.paths import PathLimits, _resolved, leads_out
 from penstock.access.secrets import SecretLimits
 from penstock.errors import PenstockError
 
@@ -134,3 +134,16 @@ def test_a_name_that_stands_for_a_metadata_address_is_refused_when_it_is_reached
 
 def test_a_process_without_limits_opens_what_its_user_may(tmp_path: Path) -> None:
     assert checked_path(tmp_path, "../x") == os.path.normpath(tmp_path / ".." / "x")
+
+
+def test_links_are_resolved_as_the_system_does_it_whatever_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "file").touch()
+    for name, target in {"up": "..", "gone": "a/nowhere/x", "in": "a/b", "loop": "loop", "file": "a/file"}.items():
+        (tmp_path / name).symlink_to(target)
+    (tmp_path / "a" / "b" / "back").symlink_to(tmp_path / "gone")
+    names = ("a", "b", "up", "gone", "in", "loop", "file", "back", "x", "nowhere")
+    for parts in (*itertools.product(names, repeat=3), *itertools.product(names, repeat=2), ()):
+        path = "/".join([str(tmp_path), *parts])
+        assert _resolved(path) == os.path.realpath(path)
+    assert _resolved("/") == "/"

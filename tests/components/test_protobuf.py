@@ -242,6 +242,8 @@ def test_the_header_of_a_registry_names_the_message() -> None:
     assert why(b"\0\0\0\0\1\2\2" + body, decoder) == "it is another message of the file"
     assert why(b"\0\0\0\0\1\x80", decoder) == "it ends too early"
     assert why(body, decoder) == "it does not begin with the header of a schema registry"
+    # Made up to be slow: each byte would make the number longer.
+    assert why(b"\0\0\0\0\1" + b"\xff" * 1_000_000, decoder) == "a number in its header is too long"
 
 
 def test_descriptors_that_cannot_be_used_are_told(tmp_path: Path) -> None:

@@ -108,6 +108,18 @@ WHOLE = [
     "SELECT n FROM v WHERE s IN (SELECT value FROM text.`/etc/hostname`)",
     "SELECT * FROM v JOIN json.`/etc/hostname`",
     "TABLE text.`/etc/hostname`",
+    "FROM v |> UNION ALL TABLE text.`/etc/hostname`",
+    "FROM v |> JOIN text.`/etc/hostname` ON true",
+    "FROM v |> WHERE s IN (TABLE text.`/etc/hostname`)",
+    "SELECT (TABLE text.`/etc/hostname`)",
+    "VALUES ((SELECT max(value) FROM text.`/etc/hostname`))",
+    "SELECT exists(array('a'), x -> x IN (SELECT value FROM text.`/etc/hostname`))",
+    "WITH v AS (TABLE text.`/etc/hostname`) SELECT * FROM v",
+    "WITH a(x) AS (TABLE text.`/etc/hostname`) SELECT x FROM a",
+    "SELECT * FROM v JOIN LATERAL (SELECT * FROM text.`/etc/hostname`)",
+    "SELECT * FROM text.`/etc/hostname` TABLESAMPLE (1 ROWS)",
+    "SELECT * FROM range(TABLE(SELECT 1))",
+    "SELECT * FROM json_table('[1]', '$[*]' COLUMNS (x INT PATH '$'))",
     "SELECT * FROM spark_catalog.default.v",
     "SELECT * FROM default.v",
     "SELECT * FROM global_temp.v",
@@ -140,12 +152,17 @@ WHOLE = [
     "SELECT from_xml(s, 'a INT', map('row' || 'ValidationXSDPath', '/etc/hostname')) FROM v",
     "SELECT from_xml(s, 'a INT', map(concat('rowValidation', 'XSDPath'), '/etc/hostname')) FROM v",
     "SELECT from_xml(s, 'a INT', map_from_arrays(array('rowValidationXSDPath'), array('/etc/hostname'))) FROM v",
+    "SELECT from_xml(s, 'a INT', map_concat(map('rowValidationXSDPath', '/etc/hostname'))) FROM v",
+    "SELECT from_xml(s, options => map('rowValidationXSDPath', '/etc/hostname'), schema => 'a INT') FROM v",
+    "SELECT to_xml(struct(s), map('rowValidationXSDPath', '/etc/hostname')) FROM v",
     "SELECT from_xml(s, 'a INT', str_to_map('rowValidationXSDPath:/etc/hostname')) FROM v",
     "SELECT from_xml(s, schema_of_xml('<a/>', map('rowValidationXSDPath', '/etc/hostname'))) FROM v",
     "SELECT schema_of_xml('<a/>', map('rowValidationXSDPath', '/etc/hostname')) FROM v",
     "SELECT builtin.from_xml(s, 'a INT', map('rowValidationXSDPath', '/etc/hostname')) FROM v",
     "SELECT `from_xml`(s, 'a INT', map('\\162owValidationXSDPath', '/etc/hostname')) FROM v",
     'SELECT from_json(s, \'{"type":"struct","fields":[]}\') FROM v',
+    "SELECT from_json(s, (SELECT 'a INT')) FROM v",
+    "SELECT from_json(s, map('k', s)['k']) FROM v",
     'SELECT from_json(s, \' \\u007b"type":"udt","class":"a.B"}\') FROM v',
     'SELECT from_json(s, concat(\'{"type":\', \'"struct","fields":[]}\')) FROM v',
     "SELECT from_csv(s, '{\"type\":\"struct\",\"fields\":[]}', map('sep', ';')) FROM v",
@@ -332,6 +349,42 @@ def test_text_becomes_sql_in_one_place_only() -> None:
         and _gives_text_to_spark(call, path.relative_to(root))
     }
     assert found == set()
+
+
+_BUILDERS = ("apply", "careful", "carried")
+"""Methods of steps that add to a plan."""
+_BUILDS = "engine/frames.py"
+_JUDGES = {"apply": "judged", "careful": "judged", "carried": "judged_kernel"}
+
+
+def test_steps_are_asked_for_rows_in_one_place_only_where_these_are_judged() -> None:
+    """Validating, previews, runs, replays, reprocessing and cut-overs build frames there, and so share the verdict."""
+    root = Path(penstock.__file__).parent
+    found = {
+        (str(path.relative_to(root)), call.func.attr)
+        for path in sorted(root.rglob("*.py"))
+        for call in _calls(path)
+        if _asks_a_step(call) and isinstance(call.func, ast.Attribute)
+    }
+    assert found == {(_BUILDS, name) for name in _BUILDERS}
+    tree = ast.parse((root / _BUILDS).read_text("utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for function in functions:
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+        judges = [call.func.id for call in calls if isinstance(call.func, ast.Name)]
+        asked = [
+            _JUDGES[call.func.attr] for call in calls if _asks_a_step(call) and isinstance(call.func, ast.Attribute)
+        ]
+        for judge in set(asked):
+            assert judges.count(judge) >= asked.count(judge), function.name
+
+
+def _asks_a_step(call: ast.Call) -> bool:
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _BUILDERS
+        and [ast.unparse(item) for item in call.args[1:]] == ["context"]
+    )
 
 
 def _calls(path: Path) -> Iterator[ast.Call]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from tests.control.files import PYTHON, SQL, yaml
 
 from penstock.access.addresses import is_metadata
+from penstock.components.base import Step, StepContext
 from penstock.components.registry import all_components
 from penstock.control import submitted
 from penstock.control.auth.roles import Role
@@ -17,7 +20,11 @@ from penstock.control.config import AddressRules, PathRules, SecretRules, Server
 from penstock.control.policy import Policy
 from penstock.control.submitted import Checked, Submitted, check_all, check_file
 from penstock.errors import PenstockError
-from penstock.spec.fields import Config, Holds, held_by
+from penstock.frontends.yaml import parse_yaml
+from penstock.spec.fields import Config, Holds, field, held_by
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @pytest.fixture
@@ -199,6 +206,8 @@ def test_the_file_of_a_database_is_a_path(policy: Policy, file: str, code: str) 
     [
         "169.254.169.254", "metadata.google.internal", "[fe80::1]", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376",
         "169.254.43518", "[::ffff:169.254.169.254]", "100.100.100.200", "METADATA.google.internal.", "[fd00:ec2::254]",
+        "[fd00:ec2::23]", "[fd20:ce::254]", "metadata.goog", "[64:ff9b:1::a9fe:a9fe]", "[::ffff:0:a9fe:a9fe]",
+        "metadata.azure.internal", "[64:ff9b::169.254.169.254]", "[2002:a9fe:a9fe::1]",
     ],
 )  # fmt: skip
 def test_metadata_addresses_are_refused_however_they_are_written(policy: Policy, host: str) -> None:
@@ -250,6 +259,31 @@ def test_code_needs_the_role_of_a_coder(policy: Policy) -> None:
     step = "python: {function: 'os:system'}"
     assert refused(policy, with_step(step)) == "CODE_NOT_ALLOWED"
     assert taken(policy, with_step(step), Role.CODER).pipeline.name == "p"
+
+
+class Foreign(Step):
+    """A step of another package that runs code."""
+
+    name: ClassVar[str] = "foreign"
+    example: ClassVar[str] = ""
+    how: dict[str, str] = field({}, holds=Holds.CODE, doc="Functions by column.")
+
+    def apply(self, inputs: Mapping[str, DataFrame], context: StepContext) -> DataFrame:
+        raise NotImplementedError
+
+
+def test_code_of_any_component_needs_the_role_of_a_coder(policy: Policy) -> None:
+    file = parse_yaml(with_step('filter: "true"'), Path("p.yaml"))
+    (step,) = file.pipeline.steps
+
+    def problems(role: Role, **more: Any) -> list[str]:
+        changed = step.model_copy(update={"component": Foreign(**more)})
+        pipeline = file.pipeline.model_copy(update={"steps": (changed,)})
+        return [problem.code for problem in policy.problems(replace(file, pipeline=pipeline), role)]
+
+    assert problems(Role.AUTHOR, how={"a": "os:system"}) == ["CODE_NOT_ALLOWED"]
+    assert problems(Role.CODER, how={"a": "os:system"}) == []
+    assert problems(Role.AUTHOR) == [], "it names none"
 
 
 def test_sql_is_left_to_the_engine(policy: Policy) -> None:

@@ -242,6 +242,7 @@ SQL = {
     "SELECT nofun(id) FROM views": ("SQL_UNKNOWN_FUNCTION", 9, 35),
     "SELECT n, id + ts AS x FROM views": ("TYPE_MISMATCH", 9, 38),
     "SELECT id, count(*) AS c FROM views": ("SQL_INVALID", 9, 28),
+    "SELECT id COLLATE nowhere.none AS c FROM views": ("SQL_INVALID", 9, 27),
 }  # fmt: skip
 
 
@@ -278,6 +279,7 @@ sinks:
             ("filter: idd > 1", ("SQL_UNKNOWN_COLUMN", 8, 30)),
             ("filter: id", ("TYPE_MISMATCH", 8, 30)),
             ("filter: id >", ("SQL_SYNTAX", 8, 34)),
+            ("filter: id COLLATE nowhere.none = 'a'", ("SQL_INVALID", 8, 30)),
             ("select: [id, nope]", ("SQL_UNKNOWN_COLUMN", 8, 30)),
             ("dedupe: {by: [iid]}", ("COLUMN_UNKNOWN", 8, 35)),
         ],

@@ -195,6 +195,8 @@ def test_a_document_is_a_mapping(text: str, found: str) -> None:
         ("a: !thing x\n", ("SPEC_BAD_VALUE", 1, 4)),
         ("a: {{x}: 1}\n", ("SPEC_WRONG_TYPE", 1, 5)),
         ("a: {<<: 5}\n", ("SPEC_WRONG_TYPE", 1, 9)),
+        ('a: {b: "\\ud83d"}\n', ("SPEC_BAD_VALUE", 1, 8)),
+        ('a: {"\\ude00b": 1}\n', ("SPEC_BAD_VALUE", 1, 5)),
     ],
 )
 def test_what_plain_data_cannot_hold_is_noted(text: str, expected: tuple[str, int, int]) -> None:

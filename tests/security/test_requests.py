@@ -18,6 +18,7 @@ import pytest
 from tests.control.api.server import Client, Server, listening
 from tests.control.auth.issuer import CLIENT, SECRET, Issuer, running_issuer
 from tests.security.attacker import AttackedSite, Caller, codes
+from tests.security.test_hostile_files import avro_with, doubled
 
 from penstock.control.api import state
 from penstock.control.api.queues import SIZES, Kind
@@ -234,6 +235,7 @@ HOSTILE = {
     "references": "x: '" + "${secret:" * 60_000 + "'",
     "folded": "x: '" + "a\n   " * 100_000 + "'",
     "digits": "x: " + "1" * 500_000,
+    "types": avro_with([{"name": "r", "type": doubled(40)}]),
     "comments": "apiVersion: penstock/v1\nkind: Pipeline\nmetadata: {name: x}\nspec:\n  sources: {s: {generator: "
     "{dataset: page_views, rows: 1}}}\n  steps: {q: {from: s, sql: 'SELECT reflect" + "/**/" * 40 + " FROM s'}}\n"
     "  sinks: {o: {from: q, console: {}}}\n",

@@ -17,14 +17,18 @@ _PORT = re.compile(r"\d{1,5}")
 _AUTHORITY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%\[\]-]*")
 FILE_OPTIONS = ("sslrootcert", "ssl_ca")
 """Options of the URL of a database that name a file."""
-_METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
+_METADATA_NAMES = (
+    "metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal",
+    "metadata.azure.internal", "metadata.tencentyun.com",
+)  # fmt: skip
 _METADATA_NETWORKS = tuple(
     ipaddress.ip_network(network)
     for network in (
-        "169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32",
+        "169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "fd20:ce::/32", "100.100.100.200/32", "192.0.0.192/32",
+        "168.63.129.16/32",
     )
 )  # fmt: skip
-_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+_TRANSLATED = tuple(ipaddress.ip_network(network) for network in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96"))
 """Addresses of IPv6 whose last four bytes are one of IPv4."""
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -152,7 +156,7 @@ def _meanings(address: Address) -> Iterator[Address]:
         yield from (each for each in (address.ipv4_mapped, address.sixtofour) if each is not None)
         if address.teredo is not None:
             yield from address.teredo
-        if address in _TRANSLATED or address.packed[:12] == bytes(12):
+        if any(address in network for network in _TRANSLATED) or address.packed[:12] == bytes(12):
             yield ipaddress.IPv4Address(address.packed[12:])
 
 

@@ -14,6 +14,14 @@ MOST = 1_000
 """So many alternatives may stand in one pattern; Spark would list the folder of each."""
 
 
+def count(pattern: str) -> int:
+    """For how many patterns one stands that holds braces, or the most that may be."""
+    try:
+        return len(expand(pattern)) if "{" in pattern else 0
+    except BadGlob:
+        return MOST
+
+
 class BadGlob(ValueError):
     """Why a pattern cannot be used."""
 

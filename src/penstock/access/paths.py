@@ -71,7 +71,7 @@ class PathLimits:
     def _outside(self, literal: str) -> str | None:
         """Whether the file, wherever links lead, lies below a root and not among the server's own files."""
         try:
-            found = Path(os.path.realpath(literal))
+            found = Path(_resolved(literal))
         except (OSError, ValueError):
             return "it cannot be resolved"
         if not any(found.is_relative_to(root) for root in self.local_roots):
@@ -100,6 +100,15 @@ class PathLimits:
         if not roots or any([bucket, *parts[:fixed]][: len(root)] == root for root in roots):
             return None
         return "it lies in none of these places"
+
+
+def _resolved(literal: str) -> str:
+    """A path without links. Below what is not there nothing is, and nothing is looked for."""
+    parts = [part for part in literal.split("/") if part not in ("", ".")]
+    there = 0
+    while there < len(parts) and os.path.lexists("/" + "/".join(parts[: there + 1])):
+        there += 1
+    return "/".join([os.path.realpath("/" + "/".join(parts[:there])).rstrip("/"), *parts[there:]]) or "/"
 
 
 def is_object(path: str) -> bool:

@@ -14,7 +14,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from penstock.access.addresses import AddressLimits, file_options, plain_password, url_scheme
-from penstock.access.limits import SQLITE, Access, path_problem, url_not_allowed
+from penstock.access.globs import count
+from penstock.access.limits import SQLITE, Access, path_not_allowed, path_problem, url_not_allowed
 from penstock.access.paths import PathLimits, is_object
 from penstock.access.secrets import SecretLimits
 from penstock.components.base import Component
@@ -36,6 +37,8 @@ PROJECTS = "projects"
 _PATH_BEGINS = ("/", "~", "./", "../")
 _COMMENTS = ("//", "/*")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
+_MOST_PATTERNS = 5_000
+"""So many patterns may all paths of a file stand for: the folder of each is looked up."""
 _SECRET = "secret-reference"
 """Stands for a reference while an address is taken apart."""
 
@@ -86,12 +89,18 @@ class Policy:
     def problems(self, file: PipelineFile, role: Role) -> list[Problem]:
         """All that the file may not name, each at its place."""
         found = unknown_channels(file, self.channels)
+        patterns = 0
         for path, component in components_of(file.pipeline):
-            if getattr(component, "name", "") == "python" and getattr(component, "kind", "") == "step":
+            if names_code(component):
                 found += self._code(file, path, "a Python function", role)
             for inner, holds, text in _texts(component, path):
                 place = file.places.of(*inner)
                 where = place_in_words(inner)
+                patterns += count(text) if holds is Holds.PATH or _looks_like_path(text) else 0
+                if patterns > _MOST_PATTERNS:
+                    reason = f"with those before it, it stands for more than {_MOST_PATTERNS:,} patterns"
+                    problem = path_not_allowed(self.access, where, text, reason)
+                    return [*found, Problem(problem.code, problem.params, place)]
                 found += (Problem(item.code, item.params, place) for item in self._text(where, holds, text))
         return found
 
@@ -170,6 +179,11 @@ def _looks_like_path(text: str) -> bool:
 
 def _looks_like_brokers(text: str) -> bool:
     return all(_BROKER.fullmatch(part.strip()) for part in text.split(","))
+
+
+def names_code(component: Config) -> bool:
+    """Whether it names code that is to be run, as the step `python` does; of other packages others may."""
+    return any(holds is Holds.CODE for _, holds, _ in _texts(component, ()))
 
 
 def components_of(pipeline: Pipeline) -> Iterator[tuple[Path_, Config]]:

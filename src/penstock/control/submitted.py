@@ -13,7 +13,7 @@ from penstock.control.asking import Busy, NoAnswer, ask
 from penstock.control.auth.roles import Role
 from penstock.control.launch.access import ProcessAccess
 from penstock.control.launch.limits import EXAMINATION
-from penstock.control.policy import Policy
+from penstock.control.policy import Policy, names_code
 from penstock.control.projects import Project
 from penstock.control.store.pipelines import Draft, FileKind, Version
 from penstock.errors import CODES, Location, PenstockError, Problem, Severity
@@ -146,7 +146,7 @@ class Drafted:
     def runs_code(self) -> bool:
         """Whether trying it out runs code of its author."""
         found = () if self.graph is None else self.graph.nodes.values()
-        return self.kind == "py" or any(node.component.name == "python" for node in found)
+        return self.kind == "py" or any(names_code(node.component) for node in found)
 
 
 def drafted(file: Submitted, policy: Policy | RulesOf, role: Role) -> Drafted:

@@ -197,8 +197,14 @@ def _dead_letter_problems(graph: Graph) -> Iterator[Problem]:
 
 
 def _from_spark(error: Exception) -> bool:
+    """Whether Spark says what is wrong with a step; a few of its errors PySpark does not know, and gives as Java's."""
+    from py4j.java_gateway import is_instance_of
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkContext
     from pyspark.errors import PySparkException
 
+    if isinstance(error, Py4JJavaError):
+        return bool(is_instance_of(SparkContext._gateway, error.java_exception, "org.apache.spark.SparkThrowable"))
     return isinstance(error, PySparkException)
 
 

@@ -220,6 +220,7 @@ class FrameBuilder:
             return judged(step, step.apply(inputs, context), inputs)
         told = step.careful(inputs, context)
         if told is not None:
+            told = judged(step, told, inputs)
             rows = self._sift(node.name, "step", told, F.col(RAW).isNull(), F.col(ERROR), via=via, replayable=True)
             return rows.drop(RAW, ERROR)
         floor = {name: frame.where(marker(_FLOOR_MARK)) for name, frame in inputs.items()}

@@ -45,7 +45,8 @@ def condition_of(error: Exception) -> str:
 
 def text_of(error: Exception) -> str:
     """The first sentence of Spark's message, without its codes and plans."""
-    message = _NOISE.sub("", str(error)).strip()
+    java: Any = getattr(error, "java_exception", None)
+    message = _NOISE.sub("", str(error if java is None else java.getMessage())).strip()
     message = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", message)
     return message.split("\n")[0].strip().rstrip(";")
 

@@ -34,6 +34,7 @@ _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _ESCAPES = {"'": re.compile("''|'$"), '"': re.compile(r'\\|"$')}
 """In quotes, up to where a written line is the text itself."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SECTIONS_OF_NAMES = ("sources", "steps", "sinks")
 _LARGEST = 20_000
 """The most values a document may have; aliases of aliases could otherwise grow without end."""
@@ -214,7 +215,7 @@ class _Walk:
     def _key(self, node: Node, path: Path_) -> str | None:
         """Keys are texts, as written: `on`, `1` and `null` too."""
         if isinstance(node, ScalarNode):
-            return str(node.value)
+            return self._unicode(node, f"a key in {place_in_words(path)}")
         params = {"where": f"a key in {place_in_words(path)}", "expected": "text", "found": "a mapping or a list"}
         self._problem("SPEC_WRONG_TYPE", node, **params, advice="Put text that starts with `{` or `[` in quotes.")
         return None
@@ -237,12 +238,23 @@ class _Walk:
         written = self.lines.text[node.start_mark.index : node.end_mark.index]
         says_text = node.tag == _TAG + "str" and written.removesuffix(node.value).endswith("!!str ")
         if node.style or says_text:
-            return str(node.value)
+            return self._unicode(node, place_in_words(path))
         value = _core_value(node.value)
         if not isinstance(value, str) and len(node.value) > _LONGEST_NUMBER:
             reason, advice = "a number has so many digits that it cannot be read", "Put it in quotes if it is a text."
             self._problem("SPEC_BAD_VALUE", node, where=place_in_words(path), reason=reason, advice=advice)
         return value
+
+    def _unicode(self, node: ScalarNode, where: str) -> str:
+        """Its text. Two escapes of JSON may stand for one character; half of one is none, and cannot be written."""
+        text = str(node.value)
+        if _SURROGATE.search(text) is None:
+            return text
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self._problem("SPEC_BAD_VALUE", node, where=where, reason="an escape stands for half of a character")
+            return _SURROGATE.sub("?", text)
 
     def _place_block(self, node: ScalarNode, path: Path_) -> None:
         """The place of a `|` or `>` block is its first line of text."""

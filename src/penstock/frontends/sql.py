@@ -24,7 +24,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import Location, PenstockError, did_you_mean
-from penstock.frontends.assemble import METADATA_KEYS, TOP_KEYS, assemble
+from penstock.frontends.assemble import METADATA_KEYS, MOST_NODES, TOP_KEYS, assemble
 from penstock.frontends.document import Document, read_document, read_text
 from penstock.frontends.findings import Findings
 from penstock.frontends.sql_tables import TableRead, is_name, tables_read, tokenize, word
@@ -138,7 +138,8 @@ class _Script:
                 self._insert(statement, end)
             else:
                 self._refuse(statement, end)
-        for view in self.views:
+        # A pipeline of more is refused for that, and looking for all of their tables takes long.
+        for view in self.views if len(self.views) <= MOST_NODES else ():
             self._connect(view)
 
     def _statements(self) -> Iterator[tuple[Sequence[Token], int]]:

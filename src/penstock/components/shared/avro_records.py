@@ -7,9 +7,9 @@ import io
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Context, Decimal
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, TypeAlias, cast
 
@@ -29,6 +29,8 @@ _CONFLUENT_HEADER = 5
 _SINGLE_OBJECT, _SINGLE_OBJECT_HEADER = b"\xc3\x01", 10
 _ROWS_AT_ONCE = 10_000
 _READINGS_KEPT = 1000
+_MOST_TYPES = 10_000
+"""Spark has no names for types, so a schema of a few lines can stand for more of them than any machine has room for."""
 _WIDEST_DECIMAL = 38
 _EXACT = Context(prec=_WIDEST_DECIMAL + 1)
 _UTC_MICROS, _LOCAL_MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -93,7 +95,7 @@ class Record:
         ]
 
 
-@cache
+@lru_cache(_READINGS_KEPT)
 def record_of(text: str) -> Record:
     """The record that a schema in JSON describes; raises BadSchema."""
     try:
@@ -107,9 +109,15 @@ def record_of(text: str) -> Record:
     except Exception as error:
         raise BadSchema(f"it is not an Avro schema: {error}") from None
     assert isinstance(parsed, dict)
-    named: dict[str, Any] = {}
-    kinds = {item["name"]: _kind(item["type"], named, (parsed["name"],)) for item in parsed["fields"]}
-    if len({name.lower() for name in kinds}) < len(kinds):
+    try:
+        named = _Named()
+        kinds = {item["name"]: _kind(item["type"], named, (parsed["name"],)) for item in parsed["fields"]}
+        names = {name.lower() for name in kinds}
+        reader = reader_of(parsed, named.count)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        # The library takes schemas that are none, such as a field whose name is a number.
+        raise error if isinstance(error, BadSchema) else BadSchema("it is not an Avro schema") from None
+    if len(names) < len(kinds):
         raise BadSchema("it has two fields whose names differ only in upper and lower case")
     return Record(
         parsed,
@@ -117,20 +125,34 @@ def record_of(text: str) -> Record:
         pa.schema([(name, kind.type) for name, kind in kinds.items()]),
         tuple((name, kind.convert) for name, kind in kinds.items()),
         fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"),
-        reader_of(parsed),
+        reader,
     )
 
 
-def _kind(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> _Kind:
+@dataclass
+class _Named:
+    """Types by name, and how many types were made so far: each name stands for all that is in its type."""
+
+    types: dict[str, Any] = field(default_factory=dict)
+    made: int = 0
+
+    def count(self) -> None:
+        self.made += 1
+        if self.made > _MOST_TYPES:
+            raise BadSchema(f"it has more than {_MOST_TYPES:,} types, with those that names stand for")
+
+
+def _kind(schema: Any, named: _Named, inside: tuple[str, ...]) -> _Kind:
     """The kind of a type; `named` are types by name, `inside` the records around it."""
+    named.count()
     if isinstance(schema, list):
         return _union(schema, named, inside)
     if isinstance(schema, str):
         if schema in inside:
             raise BadSchema(f"record {schema} contains itself, for which Spark has no type")
-        return _kind(named[schema], named, inside) if schema in named else _simple(schema, {})
+        return _kind(named.types[schema], named, inside) if schema in named.types else _simple(schema, {})
     if schema["type"] in _NAMED:
-        named[schema["name"]] = schema
+        named.types[schema["name"]] = schema
     if schema["type"] in ("record", "error"):
         return _struct(schema, named, inside)
     if schema["type"] == "array":
@@ -176,7 +198,7 @@ def _micros_of_day(value: int | dt.time, unit: int) -> int:
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
-def _struct(schema: Mapping[str, Any], named: dict[str, Any], inside: tuple[str, ...]) -> _Kind:
+def _struct(schema: Mapping[str, Any], named: _Named, inside: tuple[str, ...]) -> _Kind:
     within = (*inside, schema["name"])
     kinds = {item["name"]: _kind(item["type"], named, within) for item in schema["fields"]}
     if not kinds:
@@ -213,7 +235,7 @@ def _map(values: _Kind) -> _Kind:
     return _Kind(pa.map_(pa.string(), values.type), convert, _CLASSES["map"])
 
 
-def _union(schemas: Sequence[Any], named: dict[str, Any], inside: tuple[str, ...]) -> _Kind:
+def _union(schemas: Sequence[Any], named: _Named, inside: tuple[str, ...]) -> _Kind:
     """One type besides null is that type; of several each has a place in a struct, as in Spark's own reader."""
     branches = [schema for schema in schemas if schema != "null"]
     # A wider number holds the narrower one, too.

@@ -8,7 +8,7 @@ has none, kept where both mean the same kind of thing, and refused where they do
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastavro.schema import parse_schema
@@ -159,8 +159,11 @@ def _names_in(schema: Any, named: dict[str, Any]) -> dict[str, Any]:
 # --- the reader's side ----------------------------------------------------------------------------------------
 
 
-def reader_of(parsed: Any) -> Any:
-    """A parsed schema whose defaults are values as the library reads them: it hands them out as they are."""
+def reader_of(parsed: Any, count: Callable[[], None]) -> Any:
+    """A parsed schema whose defaults are values as the library reads them: it hands them out as they are.
+
+    `count` is called for each value that is made: defaults of a few lines can stand for very many.
+    """
     named = _names_in(parsed, {})
 
     def with_defaults(schema: Any) -> Any:
@@ -178,30 +181,31 @@ def reader_of(parsed: Any) -> Any:
     def _field(item: dict[str, Any]) -> dict[str, Any]:
         found = {**item, "type": with_defaults(item["type"])}
         if "default" in item:
-            found["default"] = default_value(item["type"], item["default"], named)
+            found["default"] = default_value(item["type"], item["default"], named, count)
         return found
 
     return with_defaults(parsed)
 
 
-def default_value(schema: Any, default: Any, named: Named) -> Any:
+def default_value(schema: Any, default: Any, named: Named, count: Callable[[], None]) -> Any:
     """A default as it stands in a schema, as a value."""
+    count()
     if isinstance(schema, str) and schema in named:
         schema = named[schema]
     if isinstance(schema, list):
-        return default_value(schema[0], default, named)
+        return default_value(schema[0], default, named, count)
     kind = schema["type"] if isinstance(schema, dict) else schema
     if isinstance(kind, (dict, list)):
-        return default_value(kind, default, named)
+        return default_value(kind, default, named, count)
     if kind in ("bytes", "fixed") and isinstance(default, str):
         return default.encode("latin-1")
     if kind == "array":
-        return [default_value(schema["items"], item, named) for item in default]
+        return [default_value(schema["items"], item, named, count) for item in default]
     if kind == "map":
-        return {key: default_value(schema["values"], item, named) for key, item in default.items()}
+        return {key: default_value(schema["values"], item, named, count) for key, item in default.items()}
     if kind in ("record", "error"):
         return {
-            item["name"]: default_value(item["type"], default.get(item["name"], item.get("default")), named)
+            item["name"]: default_value(item["type"], default.get(item["name"], item.get("default")), named, count)
             for item in schema["fields"]
         }
     return default

@@ -21,6 +21,8 @@ from penstock.components.shared.message_rows import Decoder, Unreadable
 Framing = Literal["none", "confluent"]
 _Convert: TypeAlias = Callable[[Any], Any]
 _CONFLUENT_HEADER = 5
+_LONGEST_NUMBER = 70
+"""Bits of a number of variable length, as Protocol Buffers write it."""
 _GOOGLE = "google/protobuf/"
 _AS_JSON = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 _WRAPPERS = tuple(
@@ -269,6 +271,8 @@ def _number(message: bytes, position: int) -> tuple[int, int]:
     while True:
         if position >= len(message):
             raise Unreadable("it ends too early")
+        if shift >= _LONGEST_NUMBER:
+            raise Unreadable("a number in its header is too long")
         byte = message[position]
         value |= (byte & 0x7F) << shift
         position, shift = position + 1, shift + 7

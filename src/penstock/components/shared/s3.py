@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from penstock.access.limits import check_address
+from penstock.access.limits import check_address, current
 from penstock.errors import PenstockError, Problem
 from penstock.spec.fields import Config, Holds
 from penstock.spec.fields import field as setting
@@ -95,11 +95,24 @@ class Access:
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    elsewhere: bool = True
+    """Whether answers may send the client to another server, as Amazon's do."""
 
     @property
     def place(self) -> str:
         """What may be shown of where it is."""
         return f"{self.endpoint or _AMAZON}, bucket {self.bucket}"
+
+    @property
+    def client_options(self) -> dict[str, str]:
+        """Options of both libraries that ask by themselves; Spark's client follows no answer to another server.
+
+        They follow any. So a server that is reached by https sends nobody to one without, where metadata of clouds are.
+        One that is reached without is its own proxy: whatever address it gives, the client connects to it alone.
+        """
+        plain = self.endpoint is not None and self.endpoint.lower().startswith("http://")
+        options = {"allow_http": "true" if plain else "false"}
+        return options | ({"proxy_url": self.endpoint or ""} if plain and not self.elsewhere else {})
 
     def spark_options(self, prefix: str) -> dict[str, str]:
         """The same in words of Spark's file system."""
@@ -122,8 +135,8 @@ class Access:
             "aws_access_key_id": self.access_key,
             "aws_secret_access_key": self.secret_key,
             "aws_session_token": self.session_token,
-            "aws_allow_http": "true",
             "aws_conditional_put": "etag",
+            **self.client_options,
         }
         return {name: value for name, value in named.items() if value is not None}
 
@@ -134,13 +147,17 @@ def access(path: str, s3: S3, spark: SparkSession | None = None) -> Access:
     sources = (_of_setting(s3), _of_spark(bucket, spark), of_environment(os.environ))
     endpoint = next((found["endpoint"] for found in sources if found.get("endpoint")), None)
     region = next((found["region"] for found in sources if found.get("region")), None)
+    elsewhere = True
     if endpoint is not None and endpoint == s3.endpoint:
         check_address(endpoint, "an object store")
+        # Hosts that an operator has named are trusted with where they send to.
+        limits = current()
+        elsewhere = limits is None or bool(limits.addresses.hosts)
     # A key, its secret and its token belong together.
     keys = next((found for found in sources if found.get("access_key")), {})
     return Access(
         bucket, prefix.strip("/"), endpoint, region,
-        keys.get("access_key"), keys.get("secret_key"), keys.get("session_token"),
+        keys.get("access_key"), keys.get("secret_key"), keys.get("session_token"), elsewhere,
     )  # fmt: skip
 
 
@@ -202,11 +219,12 @@ def store(found: Access, hasty: bool = False) -> S3Store:
     """A client whose names are below the prefix. A hasty one gives up after seconds: to see whether all is well."""
     from obstore.store import S3Store
 
+    options: Any = found.client_options
     return S3Store(
         found.bucket,
         prefix=found.prefix or None,
         region=found.region or _REGION,
-        client_options={"allow_http": True},
+        client_options=options,
         retry_config={"max_retries": 2 if hasty else 10, "retry_timeout": timedelta(seconds=10 if hasty else 120)},
         **_explicitly(found),
     )

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from penstock.access.limits import check_address
 from penstock.components.shared.message_rows import Unreadable
 from penstock.components.shared.registry_field import Registry
 from penstock.components.shared.source_errors import SourceError
@@ -67,6 +68,8 @@ _unknown: OrderedDict[tuple[Client, int], float] = OrderedDict()
 
 
 def client(registry: Registry) -> Client:
+    """Raises URL_NOT_ALLOWED for a registry that this process may not reach."""
+    check_address(registry.url, "the address of a schema registry")
     return Client(registry.url.rstrip("/"), registry.user, registry.password, registry.timeout.seconds)
 
 

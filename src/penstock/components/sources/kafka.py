@@ -85,6 +85,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         holds=Holds.NAME,
         doc="Instead of `topic`: a regular expression for the names of topics.",
         change=Change.BOOTSTRAP,
+        max_length=1000,
     )
     starting_offsets: str = field(
         "latest",
@@ -137,7 +138,7 @@ eventTime: {column: ts, maxDelay: 10 seconds}
         if self.topic_pattern is not None:
             try:
                 re.compile(self.topic_pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 yield Problem("SPEC_BAD_VALUE", {"where": where, "reason": f"topicPattern: {error}"},
                               at=("topicPattern",))  # fmt: skip
 

@@ -71,11 +71,14 @@ def judge_frame(
     floors = [_analysed(rows) for rows in inputs]
     jvm: Any = frame.sparkSession._jvm
     coalesce = jvm.org.apache.spark.sql.catalyst.expressions.Coalesce
+    hidden = [column for floor in floors for column in _items(floor.metadataOutput())]
     waiting = [_analysed(frame)]
     while waiting:
         node = waiting.pop()
         if any(node.fastEquals(floor) for floor in floors):
             continue
+        if hidden and _reads(node, hidden):
+            raise _error(Refusal("the hidden column '_metadata'", reasons.OF_THE_FILES, ""), text)
         kind = _class_of(node)
         if kind.endswith(".View") and viewed(parse(node.toJSON())) in tables:
             continue
@@ -136,6 +139,12 @@ def _error(refusal: Refusal, text: str, offset: int | None = None) -> SqlRefused
 
 def _analysed(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
+
+
+def _reads(node: Any, columns: Collection[Any]) -> bool:
+    """Whether a node of a plan computes with columns that a source of files has beside its own."""
+    read = node.references()
+    return any(read.contains(column) for column in columns)
 
 
 def _class_of(node: Any) -> str:
