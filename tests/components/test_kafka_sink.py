@@ -183,8 +183,9 @@ def test_a_message_that_is_too_large_fails_the_batch_and_none_of_it_is_seen(
 ) -> None:
     sink = writer(kafka, kafka_topic, tmp_path, 1)
     rows = spark.range(2).selectExpr("id", "repeat('x', cast(id * 3000000 as int)) AS text")
-    with pytest.raises(PenstockError, match="SINK_FAILED"):
+    with pytest.raises(PenstockError, match="SINK_FAILED") as failed:
         sink.write(Batch("p", "l", 1, 0), rows)
+    assert "`message.max.bytes`" in str(failed.value.problems[0].hint)
     assert kafka.values(kafka_topic) == []
     assert sink.write(Batch("p", "l", 1, 0), spark.range(1))
     assert ids(kafka, kafka_topic) == [0]

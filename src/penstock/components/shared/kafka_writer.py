@@ -33,6 +33,10 @@ _LONGEST_SECONDS = 900
 """The longest transaction that a broker allows as it comes (`transaction.max.timeout.ms`)."""
 _ROWS_PER_SECOND = 5_000
 """How slow sending may be before a transaction is ended by the broker."""
+_LARGER = (
+    "A row makes a larger message than is allowed: set the option `message.max.bytes` here and that of the topic, or "
+    "leave such rows out by a `filter`. The batch is sent once it fits."
+)
 _MOVING = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
 """What a broker says of a group while another one takes it over, or after it was started."""
 
@@ -399,7 +403,7 @@ class KafkaWriter(SinkWriter):
         if cause.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC,
                             KafkaError.TOPIC_AUTHORIZATION_FAILED):  # fmt: skip
             self._abort(producer)
-            return self._failed(batch, cause.str())
+            return self._failed(batch, cause.str(), _LARGER if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE else "")
         if not cause.fatal() and self._abort(producer):
             return _Again(cause.str(), anew=False)
         return _Again(cause.str(), anew=True)
@@ -415,8 +419,9 @@ class KafkaWriter(SinkWriter):
             return False
         return True
 
-    def _failed(self, batch: int | None, reason: str) -> PenstockError:
-        advice = "See the broker's log; nothing of the batch can be seen by readers of committed messages."
+    def _failed(self, batch: int | None, reason: str, what_to_do: str = "") -> PenstockError:
+        advice = what_to_do or "See the broker's log."
+        advice = f"{advice} Nothing of the batch can be seen by readers of committed messages."
         number = "?" if batch is None else batch
         return PenstockError.of("SINK_FAILED", node=self.context.node, batch=number, reason=reason, advice=advice)
 
