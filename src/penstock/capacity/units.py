@@ -19,7 +19,7 @@ _NETWORK = re.compile(rf"{_NUMBER}\s*([kKMGTmgt])(?:(?:b|[bB]its?)(?:/s|ps| per 
 _BYTES_A_SECOND = re.compile(r"(.*?)(?:/s|ps| per second| a second)", re.IGNORECASE)
 _COUNT = re.compile(rf"{_NUMBER}\s*([kKmMbB]|thousand|million|billion)?")
 _COUNTS = {"": 1, "k": 10**3, "thousand": 10**3, "m": 10**6, "million": 10**6, "b": 10**9, "billion": 10**9}
-_RATE = re.compile(r"(.*?)\s*(?:/|per\b|an?\b)\s*(\w+)")
+_PER = re.compile(r"/|(?<![a-zA-Z])(?:per|an?)\b")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 _PERIODS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400,
             "day": 86_400}  # fmt: skip
@@ -163,14 +163,15 @@ class RowRate(Parsed):
     def parse(cls, value: Any) -> RowRate:
         if isinstance(value, RowRate):
             return value
-        found = _RATE.fullmatch(_text(value))
-        period = found[2].lower() if found else ""
+        text = _text(value)
+        found = next(reversed([*_PER.finditer(text)]), None)
+        period = text[found.end() :].strip().lower() if found else ""
         if found is None or (period.removesuffix("s") not in _PERIODS and period not in _PERIODS):
             counted = isinstance(value, int) or _COUNT.fullmatch(_text(value))
             example = f"{value}/s" if counted and not isinstance(value, bool) else "1,000,000/s"
             raise ValueError(f"'{value}' does not say in which time; write for example '{example}' or '600/min'")
         seconds = _PERIODS.get(period) or _PERIODS[period.removesuffix("s")]
-        return cls(_counted(found[1]) / seconds)
+        return cls(_counted(text[: found.start()].rstrip()) / seconds)
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

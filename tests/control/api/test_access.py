@@ -265,6 +265,7 @@ def test_every_route_that_changes_something_is_in_the_audit_log(
     done = set()
     for method, path, content in (
         ("POST", "/api/v1/apply", {"files": [{"path": "a.yaml", "text": yaml("a")}]}),
+        ("POST", "/api/v1/login/links", None),
         ("POST", "/api/v1/pipelines/{name}/stop", None),
         ("POST", "/api/v1/pipelines/{name}/start", None),
         ("POST", "/api/v1/pipelines/{name}/replay", {"what": "dead"}),

@@ -94,6 +94,10 @@ def make_link(services: ServicesOf, request: Request, grant: Caller) -> LoginLin
     if cookie or grant.session or not is_loopback(address_of(request)):
         reason = "login links are made with a token, on the machine of the server"
         raise PenstockError.of("FORBIDDEN", reason=reason, advice="Open the console and log in with a token.")
+    with services.store.writing() as connection:
+        access.add_audit(
+            connection, now=services.now(), who=grant.who, role=grant.role, action="login.link", what=grant.token or ""
+        )
     return LoginLink(path=services.links.make(token), seconds=LASTS_SECONDS)
 
 
