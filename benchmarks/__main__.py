@@ -81,7 +81,7 @@ def _game(name: str, folder: Path, options: argparse.Namespace) -> Game:
         few = {"pipelines": 20, "batches": 4_000, "seconds": 5}
         return Api(folder, **(few if options.quick else {"pipelines": 200, "batches": 360_000, "seconds": 60}))
     if name == "floor":
-        short = {"warm_up": 5, "seconds": 5, "start_runs": 1} if options.quick else {}
+        short = {"warm_up": 15, "seconds": 10, "start_runs": 1} if options.quick else {}
         given = {"warm_up": options.warm_up, "seconds": options.measure}
         times = short | {key: value for key, value in given.items() if value is not None}
         return Floor(folder, Plan(cases=options.cases, contenders=options.only or (), curves=options.curves, **times))

@@ -53,6 +53,13 @@ def cpu_seconds(root: int) -> float:
     return _cpu_seconds(found)
 
 
+def machine_cpu_seconds() -> float:
+    """Of all processes of the machine, since it started."""
+    line = Path("/proc/stat").read_text("utf-8").splitlines()[0].split()
+    user, nice, system, _, _, interrupts, soft_interrupts = (int(ticks) for ticks in line[1:8])
+    return (user + nice + system + interrupts + soft_interrupts) / _TICK
+
+
 def proportional_memory(pids: Iterable[int]) -> int:
     """PSS in bytes: of a page that several processes share, each counts its part. Ended processes count nothing."""
     kilobytes = 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sqlite3
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from penstock.reports.folder import RunFolder
 from penstock.reports.values import RunOrder
 
 CORES = 2
+OUTPUT = "out.txt"
+"""The file in a contender's folder with what it prints."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,10 @@ class Contender(ABC):
         """Of the whole run, once it has ended; None if it has none."""
         return None
 
+    def has_results(self) -> bool:
+        """Whether it has computed anything, once it has ended."""
+        return True
+
 
 class Penstock(Contender):
     """A run as the server starts one: it reports into files."""
@@ -71,6 +79,9 @@ class Penstock(Contender):
             for line in self.run.read_batches()[0]
         ]
 
+    def has_results(self) -> bool:
+        return any(rows for line in self.run.read_batches()[0] for rows in line.rows_out.values())
+
 
 class Spark(Contender):
     def command(self) -> list[str]:
@@ -89,6 +100,13 @@ class Spark(Contender):
             if self.case.rate == 0 or line["rows"]
         ]
 
+    def has_results(self) -> bool:
+        for file in self.folder.glob("out-*.db"):
+            with closing(sqlite3.connect(file)) as db:
+                if db.execute("SELECT count(*) FROM results").fetchone()[0] > 0:
+                    return True
+        return False
+
 
 class Flink(Contender):
     backend = "hashmap"
@@ -96,6 +114,10 @@ class Flink(Contender):
     def command(self) -> list[str]:
         case = json.dumps(self.case.as_dict())
         return [python_of("flink"), "-m", "benchmarks.peers.floor_flink", case, self.backend, str(self.folder)]
+
+    def has_results(self) -> bool:
+        # What it would drop it cannot print either.
+        return self.case.kind == "rolling" or "+I[" in (self.folder / OUTPUT).read_text("utf-8", "replace")
 
 
 class FlinkRocksdb(Flink):

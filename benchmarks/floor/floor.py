@@ -22,6 +22,8 @@ from benchmarks.floor.tables import cost_table, curve_table, limit_table, start_
 _STARTS = {RUN: PENSTOCK, VALIDATE: PENSTOCK, SPARK: SPARK, FLINK: "flink hashmap"}
 """Commands of the case `start-up`, by the contender whose they are."""
 _START_RUNS = 3
+_BUSY = 0.2
+"""Cores of other work above which the figures are not worth much."""
 
 
 @dataclass(frozen=True)
@@ -147,5 +149,10 @@ class Floor:
         if any(cost.programs_a_second is None for found in results.costs.values() for cost in found.values()):
             console.print("programs/s were not counted: the kernel reports them to root only. forks/s are those of the")
             console.print("whole machine.")
+        others = max((cost.others_cores for found in results.costs.values() for cost in found.values()), default=0.0)
+        if others > _BUSY:
+            console.print(
+                f"The machine was busy with other work, up to {others:.1f} cores: measure again when it is idle."
+            )
         for failure in results.failures:
             console.print(f"{failure.case}, {failure.contender}: {failure.reason}", markup=False)

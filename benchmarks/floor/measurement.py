@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contender import Failed
-from benchmarks.floor.contenders import BatchTime, Contender
+from benchmarks.floor.contenders import OUTPUT, BatchTime, Contender
 from benchmarks.floor.program_starts import ProgramStarts
 from benchmarks.floor.rows import Feeder, times_of_last_hour, write_rows
-from benchmarks.usage import cpu_seconds, proportional_memory, tree
+from benchmarks.usage import cpu_seconds, machine_cpu_seconds, proportional_memory, tree
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _READY_SECONDS, _STOP_SECONDS = 240, 60
@@ -45,10 +45,16 @@ class Cost:
     """Processes and threads that the tree started; the whole machine if the kernel would not tell of the tree."""
     batch_ms: tuple[float, ...] | None = None
     rows: int | None = None
+    others_cpu_seconds: float = 0.0
+    """Of everything else on the machine, which makes all figures less certain."""
 
     @property
     def cores(self) -> float:
         return self.cpu_seconds / self.seconds
+
+    @property
+    def others_cores(self) -> float:
+        return self.others_cpu_seconds / self.seconds
 
     def batch_quantile(self, percent: int) -> float | None:
         """In milliseconds; None without batches."""
@@ -62,6 +68,7 @@ class Cost:
         return {
             "seconds": self.seconds,
             "cores": self.cores,
+            "others_cores": self.others_cores,
             "memory_bytes": self.memory_bytes,
             "peak_memory_bytes": self.peak_memory_bytes,
             "processes": self.processes,
@@ -85,6 +92,7 @@ class Interval:
     processes: tuple[int, ...]
     programs: int | None
     forks: int
+    others_cpu_seconds: float = 0.0
 
     def cost(self, batches: Sequence[BatchTime] | None) -> Cost:
         """With the batches that began in the interval."""
@@ -99,11 +107,12 @@ class Interval:
             self.forks / self.seconds,
             None if found is None else tuple(batch.ms for batch in found),
             None if found is None else sum(batch.rows for batch in found),
+            self.others_cpu_seconds,
         )
 
 
 def measure(contender: Contender, *, warm_up: float, seconds: float) -> Cost:
-    """Raises Failed if the contender ends by itself, TimeoutError if it is not ready in time."""
+    """Raises Failed if the contender ends by itself or gives no results, TimeoutError if it is not ready in time."""
     case, folder = contender.case, contender.folder
     folder.mkdir(parents=True)
     from_files = case.kind in ("idle", "history")
@@ -114,12 +123,14 @@ def measure(contender: Contender, *, warm_up: float, seconds: float) -> Cost:
         )
     feeder = Feeder(folder / "in", case.rate, keys=case.keys) if from_files and case.rate else nullcontext()
     limit = warm_up + seconds + _READY_SECONDS + _STOP_SECONDS
-    with feeder, launched(contender.command(), folder / "out.txt", limit) as process:
-        alive = _aliveness(process, folder / "out.txt")
+    with feeder, launched(contender.command(), folder / OUTPUT, limit) as process:
+        alive = _aliveness(process, folder / OUTPUT)
         _wait_until(contender.is_ready, alive, _READY_SECONDS)
         _wait(warm_up, alive)
         interval = observe(process.pid, seconds, alive)
         stop(process)
+    if case.kind != "idle" and not contender.has_results():
+        raise Failed("it gave no results")
     return interval.cost(contender.batches())
 
 
@@ -127,7 +138,8 @@ def observe(launcher: int, seconds: float, alive: Callable[[], None] = lambda: N
     """Watches the processes below a launcher, which does not count itself."""
     memory, processes = [], []
     with ProgramStarts(launcher) as starts:
-        began, clock, cpu = dt.datetime.now(dt.UTC), time.monotonic(), cpu_seconds(launcher)
+        began, clock = dt.datetime.now(dt.UTC), time.monotonic()
+        machine, cpu = machine_cpu_seconds(), cpu_seconds(launcher)
         while (left := clock + seconds - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK_SECONDS))
             alive()
@@ -135,9 +147,11 @@ def observe(launcher: int, seconds: float, alive: Callable[[], None] = lambda: N
             memory.append(proportional_memory(pids))
             processes.append(len(pids))
         cpu, clock = cpu_seconds(launcher) - cpu, time.monotonic() - clock
+        others = max(machine_cpu_seconds() - machine - cpu, 0.0)
         found, forks = starts.starts, starts.forks
     programs = None if found is None or starts.lost else found.programs
-    return Interval(began, dt.datetime.now(dt.UTC), clock, cpu, tuple(memory), tuple(processes), programs, forks)
+    ended = dt.datetime.now(dt.UTC)
+    return Interval(began, ended, clock, cpu, tuple(memory), tuple(processes), programs, forks, others)
 
 
 @contextmanager

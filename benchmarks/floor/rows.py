@@ -19,10 +19,15 @@ def write_rows(folder: Path, name: str, times: list[dt.datetime], *, keys: int, 
     hidden = folder / f".{name}"
     with hidden.open("w", encoding="utf-8") as file:
         for time in times:
-            row = {"ts": time.isoformat(), "user": f"user{chance.randrange(keys)}",
+            row = {"ts": in_utc(time), "user": f"user{chance.randrange(keys)}",
                    "article": f"article{chance.randrange(1000)}", "ms": chance.randrange(1000)}  # fmt: skip
             file.write(json.dumps(row) + "\n")
     hidden.rename(folder / name)
+
+
+def in_utc(time: dt.datetime) -> str:
+    """As everyone reads it, Flink too."""
+    return time.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def times_of_last_hour(rows: int, now: dt.datetime) -> list[dt.datetime]:

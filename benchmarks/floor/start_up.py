@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.contender import Failed
 from benchmarks.environments import python_of
+from benchmarks.floor.contenders import OUTPUT
 from benchmarks.floor.measurement import launched
 from benchmarks.floor.pipeline_files import start_up_file
 from benchmarks.floor.rows import write_rows
@@ -54,7 +55,7 @@ def start(name: str, folder: Path) -> Start:
     found = command(name, folder)
     began = time.perf_counter()
     first, running = None, True
-    with launched(found, folder / "out.txt", _LIMIT_SECONDS) as process:
+    with launched(found, folder / OUTPUT, _LIMIT_SECONDS) as process:
         # It looks once more after the end.
         while running:
             running = process.poll() is None
@@ -64,7 +65,7 @@ def start(name: str, folder: Path) -> Start:
             # Not Popen's own wait, which looks ever less often.
             time.sleep(0.01)
     if process.returncode != 0 or (first is None and name in _RESULTS):
-        last = (folder / "out.txt").read_text("utf-8", "replace").strip().splitlines()[-8:]
+        last = (folder / OUTPUT).read_text("utf-8", "replace").strip().splitlines()[-8:]
         raise Failed("\n  ".join([f"{name} ended with code {process.returncode}, first result: {first}", *last]))
     return Start(seconds, first)
 

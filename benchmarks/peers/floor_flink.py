@@ -38,10 +38,10 @@ CREATE TABLE views (
 """
 FILES = """
 CREATE TABLE views (
-  `user` STRING, article STRING, ms BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+  `user` STRING, article STRING, ms BIGINT, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
 ) WITH (
   'connector' = 'filesystem', 'path' = 'file://{folder}/in', 'format' = 'json',
-  'json.timestamp-format.standard' = 'ISO-8601', 'json.ignore-parse-errors' = 'true'{monitor}
+  'json.timestamp-format.standard' = 'ISO-8601'{monitor}
 )
 """
 WINDOW = """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -27,11 +29,12 @@ from rich.table import Table
 from penstock.frontends.yaml import parse_yaml
 from penstock.graph.build import build
 from penstock.graph.nodes import Graph
+from penstock.reports.folder import RunFolder
 from penstock.reports.values import BatchLine, RunStatus
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 EVERY_CASE = (*CASES, *(case for points in CURVES.values() for _, case in points))
-COST = Cost(10.0, 5.0, 800_000_000, 900_000_000, 4, 2.0, 3.0, (100.0, 200.0, 300.0), 1000)
+COST = Cost(10.0, 5.0, 800_000_000, 900_000_000, 4, 2.0, 3.0, (100.0, 200.0, 300.0), 1000, 3.0)
 
 
 def _named(name: str) -> Case:
@@ -88,7 +91,7 @@ def test_rows_appear_whole_and_within_the_hour(tmp_path: Path) -> None:
     assert times == [NOON - dt.timedelta(minutes=minutes) for minutes in (60, 45, 30, 15)]
     assert [file.name for file in (tmp_path / "in").iterdir()] == ["first.json"]
     rows = [json.loads(line) for line in (tmp_path / "in" / "first.json").read_text("utf-8").splitlines()]
-    assert [row["ts"] for row in rows] == [time.isoformat() for time in times]
+    assert [row["ts"] for row in rows] == [f"2026-01-01T11:{minute}:00.000Z" for minute in ("00", "15", "30", "45")]
     assert all(row["user"] in ("user0", "user1", "user2") for row in rows)
 
 
@@ -164,6 +167,35 @@ def test_a_peer_that_was_killed_has_no_reports(tmp_path: Path) -> None:
         Spark(_named("1-window"), tmp_path).batches()
 
 
+def test_results_are_looked_for(tmp_path: Path) -> None:
+    case = _named("1-window")
+    penstock, spark, flink = (CONTENDERS[name](case, tmp_path) for name in ("penstock", "spark", "flink rocksdb"))
+    penstock.command()
+    (tmp_path / "out.txt").write_text("no results yet\n", "utf-8")
+    with closing(sqlite3.connect(tmp_path / "out-0.db")) as db, db:
+        db.execute("CREATE TABLE results (batch, c0)")
+
+    assert [found.has_results() for found in (penstock, spark, flink)] == [False, False, False]
+
+    RunFolder(tmp_path / "run").add_batch(BatchLine(0, NOON, 1, rows_out={"window_1_out": 3}))
+    (tmp_path / "out.txt").write_text("+I[2026-01-01T12:00, 7, 3]\n", "utf-8")
+    with closing(sqlite3.connect(tmp_path / "out-0.db")) as db, db:
+        db.execute("INSERT INTO results VALUES (0, 1)")
+    assert [found.has_results() for found in (penstock, spark, flink)] == [True, True, True]
+
+
+def test_a_contender_without_results_has_failed(tmp_path: Path) -> None:
+    class Idling(Contender):
+        def command(self) -> list[str]:
+            return ["sh", "-c", f"touch {self.folder}/ready; exec sleep 60"]
+
+        def has_results(self) -> bool:
+            return False
+
+    with pytest.raises(Failed, match="gave no results"):
+        measure(Idling(_named("1-window"), tmp_path / "case"), warm_up=0, seconds=0.1)
+
+
 def test_a_contender_that_ends_is_said_to_have_failed(tmp_path: Path) -> None:
     class Ending(Contender):
         def command(self) -> list[str]:
@@ -227,8 +259,9 @@ def test_figures_are_json_with_ratios_and_limits() -> None:
     figures = json.loads(json.dumps(results.figures()))
 
     assert figures["costs"]["1-window"]["penstock"] == {
-        "seconds": 10.0, "cores": 0.5, "memory_bytes": 800_000_000, "peak_memory_bytes": 900_000_000, "processes": 4,
-        "programs_a_second": 2.0, "forks_a_second": 3.0, "batches": 3, "batch_ms": {"median": 200.0, "p99": 298.0},
+        "seconds": 10.0, "cores": 0.5, "others_cores": 0.3, "memory_bytes": 800_000_000,
+        "peak_memory_bytes": 900_000_000, "processes": 4, "programs_a_second": 2.0,
+        "forks_a_second": 3.0, "batches": 3, "batch_ms": {"median": 200.0, "p99": 298.0},
         "rows_a_second": 100.0,
     }  # fmt: skip
     assert figures["penstock_over"] == {"1-window": {"spark": {"cores": 4.0, "memory": 1.0}}}
@@ -275,6 +308,16 @@ def test_an_environment_that_cannot_be_had_is_looked_for_once(tmp_path: Path, mo
     assert steps == ["floor: 1-window, flink hashmap"]
     assert game.results.failures == [Failure("1-window", "flink hashmap", "flink is left out: no network")]
     assert game.right
+
+
+@pytest.mark.parametrize(("others", "said"), [(1.0, False), (3.0, True)])
+def test_a_busy_machine_is_said(others: float, said: bool, tmp_path: Path) -> None:
+    game = Floor(tmp_path, Plan())
+    game.results.costs = {"1-window": {"penstock": replace(COST, others_cpu_seconds=others)}}
+    out = StringIO()
+    game.show(Console(file=out, width=200))
+
+    assert ("busy with other work, up to 0.3 cores" in out.getvalue()) is said
 
 
 def test_cases_contenders_and_curves_can_be_picked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

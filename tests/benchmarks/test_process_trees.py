@@ -17,7 +17,7 @@ import pytest
 from benchmarks.floor import launcher
 from benchmarks.floor.measurement import observe
 from benchmarks.floor.program_starts import ProgramStarts
-from benchmarks.usage import cpu_seconds, proportional_memory, tree, usage
+from benchmarks.usage import cpu_seconds, machine_cpu_seconds, proportional_memory, tree, usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -134,6 +134,14 @@ def test_cpu_never_goes_back_while_children_come_and_go(program: Below) -> None:
     assert readings[-1] - readings[0] >= 19 * 0.02 * 0.8
 
 
+def test_cpu_of_the_machine_holds_that_of_a_tree(program: Below) -> None:
+    machine = machine_cpu_seconds()
+
+    program.do(burn=0.3)
+
+    assert machine_cpu_seconds() - machine >= 0.25
+
+
 def test_memory_that_processes_share_counts_once(program: Below) -> None:
     before = proportional_memory(tree(program.pid))
 
@@ -190,6 +198,7 @@ def test_an_interval_holds_what_the_tree_used_in_it(program: Below) -> None:
 
     assert interval.seconds >= 0.5
     assert interval.cpu_seconds < 0.1
+    assert interval.others_cpu_seconds >= 0
     # The launcher does not count itself.
     assert interval.processes == (3,)
     assert interval.memory_bytes[0] > 64e6
