@@ -16,11 +16,9 @@ from benchmarks.floor.cases import CASES, CURVES, START_UP, Case
 from benchmarks.floor.contenders import CONTENDERS
 from benchmarks.floor.measurement import Cost, measure
 from benchmarks.floor.results import PENSTOCK, Failure, Results
-from benchmarks.floor.start_up import FLINK, RUN, SPARK, VALIDATE, start
+from benchmarks.floor.start_up import COMMANDS, start
 from benchmarks.floor.tables import cost_table, curve_table, limit_table, start_table
 
-_STARTS = {RUN: PENSTOCK, VALIDATE: PENSTOCK, SPARK: SPARK, FLINK: "flink hashmap"}
-"""Commands of the case `start-up`, by the contender whose they are."""
 _START_RUNS = 3
 _BUSY = 0.2
 """Cores of other work above which the figures are not worth much."""
@@ -78,13 +76,13 @@ class Floor:
             self.results.costs.setdefault(case.name, {})[name] = cost
 
     def _starts(self) -> Iterator[str]:
-        for name, contender in _STARTS.items():
-            for run in range(self.plan.start_runs if self._takes_part(contender) else 0):
-                yield f"floor: {START_UP}, {name}, {run + 1} of {self.plan.start_runs}"
+        for command in COMMANDS:
+            for run in range(self.plan.start_runs if self._takes_part(command.contender) else 0):
+                yield f"floor: {START_UP}, {command.name}, {run + 1} of {self.plan.start_runs}"
                 try:
-                    self.results.starts.setdefault(name, []).append(start(name, self._new_folder()))
+                    self.results.starts.setdefault(command.name, []).append(start(command, self._new_folder()))
                 except (Failed, Unavailable, TimeoutError) as error:
-                    self._failed(Failure(f"{START_UP}, {name}", contender, str(error)), error)
+                    self._failed(Failure(f"{START_UP}, {command.name}", command.contender, str(error)), error)
                     break
         self.results.starts = {name: found for name, found in self.results.starts.items() if found}
 

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +125,7 @@ def measure(contender: Contender, *, warm_up: float, seconds: float) -> Cost:
     limit = warm_up + seconds + _READY_SECONDS + _STOP_SECONDS
     with feeder, launched(contender.command(), folder / OUTPUT, limit) as process:
         alive = _aliveness(process, folder / OUTPUT)
-        _wait_until(contender.is_ready, alive, _READY_SECONDS)
+        until(contender.is_ready, alive, seconds=_READY_SECONDS)
         _wait(warm_up, alive)
         interval = observe(process.pid, seconds, alive)
         stop(process)
@@ -155,14 +155,16 @@ def observe(launcher: int, seconds: float, alive: Callable[[], None] = lambda: N
 
 
 @contextmanager
-def launched(command: list[str], log: Path, limit: float) -> Iterator[subprocess.Popen[bytes]]:
+def launched(
+    command: list[str], log: Path, limit: float, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A command below a launcher, ended with all it has started."""
     path = os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": command[0]}
+    variables = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": command[0], **(environment or {})}
     with log.open("ab") as out:
         process = subprocess.Popen(
             [sys.executable, "-I", str(_LAUNCHER), str(int(limit)), *command],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=environment, cwd=os.getcwd(),
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=variables, cwd=os.getcwd(),
         )  # fmt: skip
     try:
         yield process
@@ -189,7 +191,7 @@ def _aliveness(process: subprocess.Popen[bytes], log: Path) -> Callable[[], None
     return alive
 
 
-def _wait_until(ready: Callable[[], bool], alive: Callable[[], None], seconds: float) -> None:
+def until(ready: Callable[[], bool], alive: Callable[[], None] = lambda: None, *, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not ready():
         alive()

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.floor.cases import CASES, Case
 from benchmarks.floor.measurement import Cost
-from benchmarks.floor.start_up import FIRST_RESULT, LIMITS, Start
+from benchmarks.floor.start_up import COMMANDS, Medians, Start
 from benchmarks.floor.start_up import figures as start_figures
 
 PENSTOCK = "penstock"
@@ -64,11 +64,12 @@ class Results:
 
     def checks(self) -> list[Check]:
         found = [check for case in CASES for check in _checks(case, self.costs.get(case.name, {}).get(PENSTOCK))]
-        for name, (what, limit) in LIMITS.items():
-            if name in self.starts:
-                reached = start_figures(self.starts[name])[what]
-                words = "s to the first result" if what == FIRST_RESULT else "s"
-                found.append(Check(name, words, limit, reached))
+        for command in COMMANDS:
+            if command.limit is not None and command.name in self.starts:
+                medians = Medians.of(self.starts[command.name])
+                reached = medians.first_result_seconds if command.results else medians.seconds
+                words = "s to the first result" if command.results else "s"
+                found.append(Check(command.name, words, command.limit, reached))
         return found
 
     def figures(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from benchmarks.floor.measurement import Cost
 from benchmarks.floor.results import Check, Ratio, Results, ratios
-from benchmarks.floor.start_up import END, FIRST_RESULT, figures
+from benchmarks.floor.start_up import Medians
 
 _COSTS = ("cores", "MB", "processes", "programs/s", "forks/s", "batch ms\nmedian", "batch ms\np99", "rows/s")
 
@@ -26,8 +26,8 @@ def cost_table(results: Results) -> Table:
 def start_table(results: Results) -> Table:
     table = _table("floor: from the command to its first result", "", "first result s", "end s", "runs")
     for name, starts in results.starts.items():
-        found = figures(starts)
-        table.add_row(name, _number(found[FIRST_RESULT], 1), _number(found[END], 1), str(len(starts)))
+        found = Medians.of(starts)
+        table.add_row(name, _number(found.first_result_seconds, 1), _number(found.seconds, 1), str(len(starts)))
     return table
 
 

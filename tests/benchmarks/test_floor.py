@@ -21,7 +21,7 @@ from benchmarks.floor.measurement import Cost, Interval, measure
 from benchmarks.floor.pipeline_files import pipeline_file, start_up_file
 from benchmarks.floor.results import Check, Failure, Results, ratios
 from benchmarks.floor.rows import times_of_last_hour, write_rows
-from benchmarks.floor.start_up import RUN, VALIDATE, Start
+from benchmarks.floor.start_up import COMMANDS, Medians, Start, arguments
 from benchmarks.floor.tables import cost_cells, cost_table, curve_table, limit_table, start_table
 from rich.console import Console
 from rich.table import Table
@@ -32,6 +32,7 @@ from penstock.graph.nodes import Graph
 from penstock.reports.folder import RunFolder
 from penstock.reports.values import BatchLine, RunStatus
 
+RUN, VALIDATE = "penstock run --once", "penstock validate, standby"
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 EVERY_CASE = (*CASES, *(case for points in CURVES.values() for _, case in points))
 COST = Cost(10.0, 5.0, 800_000_000, 900_000_000, 4, 2.0, 3.0, (100.0, 200.0, 300.0), 1000, 3.0)
@@ -237,6 +238,21 @@ def test_limits_are_checked_where_there_are_any() -> None:
         (Check(RUN, "s to the first result", 4.0, 4.0), True),
         (Check(VALIDATE, "s", 2.0, 1.5), True),
     ]
+
+
+def test_commands_of_the_start_up(tmp_path: Path) -> None:
+    found = {command.name: arguments(command, tmp_path) for command in COMMANDS if command.name != "flink"}
+
+    file = str(tmp_path / "pipeline.yaml")
+    assert found[RUN][1:] == ["-P", "-m", "penstock.cli.entry", "run", "--once", file]
+    assert found["penstock run --once, standby"] == found[RUN]
+    assert found[VALIDATE][-2:] == ["validate", file]
+    assert found["spark"][1:] == ["-m", "benchmarks.peers.floor_spark", "start-up", str(tmp_path)]
+
+
+def test_medians_of_starts() -> None:
+    assert Medians.of([Start(9.0, 5.0), Start(7.0, 3.0), Start(8.0, 4.0)]) == Medians(8.0, 4.0)
+    assert Medians.of([Start(9.0, None)]) == Medians(9.0, None)
 
 
 def test_what_was_not_measured_does_not_pass() -> None:

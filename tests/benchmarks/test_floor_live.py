@@ -31,7 +31,8 @@ def test_penstock_and_plain_pyspark_are_measured(tmp_path: Path) -> None:
         assert 0 < cost["cores"] < 4
         assert cost["memory_bytes"] > 100e6
     assert found["costs"]["idle"]["penstock"]["rows_a_second"] == 0
-    assert set(found["start_up"]) == {"penstock run --once", "penstock validate", "spark"}
-    once = found["start_up"]["penstock run --once"]
+    once, standby = (found["start_up"][f"penstock run --once{kind}"] for kind in ("", ", standby"))
     assert 0 < once["first_result_seconds"] <= once["seconds"]
+    assert standby["first_result_seconds"] < once["first_result_seconds"]
+    assert found["start_up"]["penstock validate"]["first_result_seconds"] is None
     assert set(found["penstock_over"]["1-window"]) == {"spark"}
