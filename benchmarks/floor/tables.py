@@ -10,11 +10,14 @@ from benchmarks.floor.measurement import Cost
 from benchmarks.floor.results import Check, Ratio, Results, ratios
 from benchmarks.floor.start_up import Medians
 
-_COSTS = ("cores", "MB", "processes", "programs/s", "forks/s", "batch ms\nmedian", "batch ms\np99", "rows/s")
+_COSTS = (
+    "cores", "MB", "pro-\ncesses", "programs\n/s", "forks\n/s", "batch\nms", "p99\nms", "rows\n/s",
+)  # fmt: skip
 
 
 def cost_table(results: Results) -> Table:
-    table = _table("floor: what a small pipeline costs", "", "", *_COSTS, "penstock over it\ncores", "\nmemory")
+    title = "floor: what a small pipeline costs; ratios are of Penstock over the other"
+    table = _table(title, "", "", *_COSTS, "cores\nratio", "memory\nratio")
     for case, found in results.costs.items():
         for name, cost in found.items():
             table.add_row(case, name, *cost_cells(cost), *_ratio_cells(ratios(found).get(name)))

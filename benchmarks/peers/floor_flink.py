@@ -28,7 +28,7 @@ CONF = {
     "table.local-time-zone": "UTC",
 }
 GENERATED = """
-CREATE TABLE views (
+CREATE TABLE page_views (
   `user` INT, article INT, ms INT, ts AS CURRENT_TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
 ) WITH (
   'connector' = 'datagen', 'rows-per-second' = '{rate}',
@@ -37,7 +37,7 @@ CREATE TABLE views (
 )
 """
 FILES = """
-CREATE TABLE views (
+CREATE TABLE page_views (
   `user` STRING, article STRING, ms BIGINT, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
 ) WITH (
   'connector' = 'filesystem', 'path' = 'file://{folder}/in', 'format' = 'json',
@@ -47,14 +47,14 @@ CREATE TABLE views (
 WINDOW = """
 INSERT INTO results_{number}
 SELECT CAST(window_start AS STRING), CAST(`{key}` AS STRING), CAST({aggregate} AS STRING)
-FROM TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end, `{key}`
+FROM TABLE(TUMBLE(TABLE page_views, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end, `{key}`
 """
 FILTER = """
-INSERT INTO results_0 SELECT CAST(ts AS STRING), CAST(`user` AS STRING), CAST(ms AS STRING) FROM views WHERE ms > 100
+INSERT INTO results_0 SELECT CAST(ts AS STRING), CAST(`user` AS STRING), CAST(ms AS STRING) FROM page_views WHERE ms > 100
 """
 ROLLING = """
 INSERT INTO results_0 SELECT CAST(ts AS STRING), CAST(`user` AS STRING),
-  CAST(COUNT(*) OVER w AS STRING) || ' ' || CAST(COUNT(DISTINCT article) OVER w AS STRING) FROM views
+  CAST(COUNT(*) OVER w AS STRING) || ' ' || CAST(COUNT(DISTINCT article) OVER w AS STRING) FROM page_views
 WINDOW w AS (PARTITION BY `user` ORDER BY ts
              RANGE BETWEEN INTERVAL '59:59.999' MINUTE TO SECOND PRECEDING AND CURRENT ROW)
 """
