@@ -135,7 +135,7 @@ class Floor:
 
     def show(self, console: Console) -> None:
         results = self.results
-        if results.costs or results.failures:
+        if results.costs:
             console.print(cost_table(results))
         if results.starts:
             console.print(start_table(results))
@@ -152,4 +152,4 @@ class Floor:
                 f"The machine was busy with other work, up to {others:.1f} cores: measure again when it is idle."
             )
         for failure in results.failures:
-            console.print(f"{failure.case}, {failure.contender}: {failure.reason}", markup=False)
+            console.print(f"{failure.case}, {failure.contender}: not measured: {failure.reason}", markup=False)

@@ -21,7 +21,7 @@ from benchmarks.floor.pipeline_files import start_up_file
 from benchmarks.floor.rows import write_rows
 
 _LIMIT_SECONDS = 180
-_STANDBY_SECONDS = 60
+_STANDBY_SECONDS = 180
 _ROWS = 100
 
 

@@ -21,13 +21,11 @@ def cost_table(results: Results) -> Table:
     for case, found in results.costs.items():
         for name, cost in found.items():
             table.add_row(case, name, *cost_cells(cost), *_ratio_cells(ratios(found).get(name)))
-    for failure in results.failures:
-        table.add_row(failure.case, failure.contender, "failed")
     return table
 
 
 def start_table(results: Results) -> Table:
-    table = _table("floor: from the command to its first result", "", "first result s", "end s", "runs")
+    table = _table("floor: start-up", "", "seconds to the first result", "to the end", "runs")
     for name, starts in results.starts.items():
         found = Medians.of(starts)
         table.add_row(name, _number(found.first_result_seconds, 1), _number(found.seconds, 1), str(len(starts)))

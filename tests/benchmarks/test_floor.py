@@ -292,15 +292,13 @@ def test_cells_of_a_cost() -> None:
     assert cost_cells(idle) == ["0.012", "800", "4", "–", "3.0", "–", "–", "–"]
 
 
-def test_tables_show_costs_ratios_failures_and_limits() -> None:
+def test_tables_show_costs_ratios_and_limits() -> None:
     results = Results({"1-window": {"penstock": COST, "spark": replace(COST, cpu_seconds=2.5)}})
-    results.failures = [Failure("4-windows", "flink hashmap", "no")]
     results.starts = {RUN: [Start(9.0, 4.0)]}
 
     rows = _cells(cost_table(results))
     assert ["1-window", "penstock", "0.50", "800", "4", "2.0", "3.0", "200", "298", "100", "", ""] in rows
     assert ["1-window", "spark", "0.25", "800", "4", "2.0", "3.0", "200", "298", "100", "2.0", "1.0"] in rows
-    assert ["4-windows", "flink hashmap", "failed", *[""] * 9] in rows
     limits = _cells(limit_table(results.checks()))
     assert ["1-window", "cores", "0.25", "0.50", "fail"] in limits
     assert [RUN, "s to the first result", "4", "4.0", "pass"] in limits
@@ -334,6 +332,15 @@ def test_a_busy_machine_is_said(others: float, said: bool, tmp_path: Path) -> No
     game.show(Console(file=out, width=200))
 
     assert ("busy with other work, up to 0.3 cores" in out.getvalue()) is said
+
+
+def test_what_failed_is_said(tmp_path: Path) -> None:
+    game = Floor(tmp_path, Plan())
+    game.results.failures = [Failure("4-windows", "flink hashmap", "[no] such thing")]
+    out = StringIO()
+    game.show(Console(file=out, width=200))
+
+    assert out.getvalue() == "4-windows, flink hashmap: not measured: [no] such thing\n"
 
 
 def test_cases_contenders_and_curves_can_be_picked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
