@@ -50,7 +50,8 @@ SELECT CAST(window_start AS STRING), CAST(`{key}` AS STRING), CAST({aggregate} A
 FROM TABLE(TUMBLE(TABLE page_views, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end, `{key}`
 """
 FILTER = """
-INSERT INTO results_0 SELECT CAST(ts AS STRING), CAST(`user` AS STRING), CAST(ms AS STRING) FROM page_views WHERE ms > 100
+INSERT INTO results_0 SELECT CAST(ts AS STRING), CAST(`user` AS STRING), CAST(ms AS STRING)
+FROM page_views WHERE ms > 100
 """
 ROLLING = """
 INSERT INTO results_0 SELECT CAST(ts AS STRING), CAST(`user` AS STRING),
