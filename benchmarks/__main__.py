@@ -18,6 +18,8 @@ from rich.console import Console
 from benchmarks.api import Api
 from benchmarks.contender import Failed
 from benchmarks.environments import Unavailable
+from benchmarks.floor.cases import CASE_NAMES
+from benchmarks.floor.floor import Floor, Plan
 from benchmarks.match import Match
 from benchmarks.passthrough import Passthrough
 from benchmarks.savepoint import FULL, QUICK, Saving
@@ -25,7 +27,7 @@ from benchmarks.sinks import Sinks
 from benchmarks.state_bytes import WEEKS, StateBytes
 from benchmarks.workloads import VIEWS, WORKLOADS
 
-_NAMES = ("passthrough", *WORKLOADS, "state", "savepoint", "sinks", "api")
+_NAMES = ("passthrough", *WORKLOADS, "state", "savepoint", "sinks", "api", "floor")
 
 
 class Game(Protocol):
@@ -78,6 +80,11 @@ def _game(name: str, folder: Path, options: argparse.Namespace) -> Game:
     if name == "api":
         few = {"pipelines": 20, "batches": 4_000, "seconds": 5}
         return Api(folder, **(few if options.quick else {"pipelines": 200, "batches": 360_000, "seconds": 60}))
+    if name == "floor":
+        short = {"warm_up": 15, "seconds": 10, "start_runs": 1} if options.quick else {}
+        given = {"warm_up": options.warm_up, "seconds": options.measure}
+        times = short | {key: value for key, value in given.items() if value is not None}
+        return Floor(folder, Plan(cases=options.cases, contenders=options.only or (), curves=options.curves, **times))
     if name == "savepoint":
         return Saving(folder, *((QUICK, 16, 2_000) if options.quick else (FULL, 60, 20_000)))
     if name == "state":
@@ -93,6 +100,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--turns", type=int, help="how many turns each contender has")
     parser.add_argument("--timeout", type=float, default=300, help="seconds after which a run is given up")
     parser.add_argument("--only", nargs="+", metavar="CONTENDER", help="leave out all others but duckdb")
+    parser.add_argument("--cases", nargs="+", choices=CASE_NAMES, default=(), help="which cases of floor; default all")
+    parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="of each case of floor; default 45")
+    parser.add_argument("--measure", type=float, metavar="SECONDS", help="of each case of floor; default 60")
+    parser.add_argument("--curves", action="store_true", help="floor: also cost by steps, keys, state and rows a batch")
     parser.add_argument("--report", type=Path, help="also write the figures to this file as JSON")
     return parser.parse_args()
 
