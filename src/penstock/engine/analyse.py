@@ -18,7 +18,6 @@ from penstock.engine.late import late_problems
 from penstock.engine.lower import STATEFUL, is_stateful, trunk_frame
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
 from penstock.errors import PenstockError, Problem, Severity
-from penstock.graph.flow import choose_trunk, sifts_results
 from penstock.graph.nodes import Analysis, Graph, Node, NodeFacts, Stateful, Watermark
 from penstock.spec.pipeline import Step as StepSpec
 
@@ -90,7 +89,7 @@ def analyse(
     problems.extend(late_problems(graph, [name for name in builder.builds if name in frames], frames))
     problems.extend(modes.problems())
     stateful = {name for name, fact in facts.items() if fact.stateful}
-    trunk = choose_trunk(graph, stateful, early=careful or sifts_results(graph, stateful))
+    trunk = builder.trunk(stateful, frames)
     if all(name in frames for name in trunk):
         frames |= builder.apart(trunk, frames, ("OUT",))
         fed = _fed_back_after(builder, trunk, frames)

@@ -10,8 +10,9 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,8 @@ from penstock.engine.savepoints.rewinding import go_back, go_back_later
 from penstock.engine.sieves import dropped_rows, failing
 from penstock.engine.sink_positions import SinkPositions
 from penstock.engine.sink_writes import SinkRows, SinkWrites, gives_no_more, is_few
+from penstock.engine.stage.make import make_stage, staged_query
+from penstock.engine.stage.stage import KernelStage, StageBatch
 from penstock.engine.state.counters import Counts, since
 from penstock.engine.state.pack import BEFORE
 from penstock.engine.statedir import StateDir, storage_error
@@ -156,7 +159,17 @@ class BatchHandler:
         self._end_marker = 2 * len(analysed.builder.marks)
         self._output_markers = {name: self._end_marker + index for index, name in enumerate(analysed.analysis.trunk)}
         """Numbers of the markers at the nodes where the query ends, where several sinks read from it."""
-        self.steps = analysed.builder.carried_in(self.frame())
+        self._query = staged_query(graph, analysed, self._end_marker)
+        self.stage = make_stage(spark, analysed, self._query, state, committed)
+        """Runs the kernels on each batch, if it is not Spark's state store that carries them."""
+        self._work: StageBatch | None = None
+        self._empty_frames: dict[str, DataFrame] = {}
+        """Frames of nodes that have no rows in a batch, which are the same in all batches."""
+        if self.stage is not None:
+            self._output_markers = {}
+            self.steps = {name: analysed.builder.builds[name][0] for name in self.stage.plan.kernels}
+        else:
+            self.steps = analysed.builder.carried_in(self.frame())
         self.positions = SinkPositions(state.path, self.ledger, committed, self.begun)
         for node in self.sinks:
             self.writers[node.name] = self._open(node, analysed.analysis.facts[node.name].columns)
@@ -175,10 +188,12 @@ class BatchHandler:
     @property
     def whole(self) -> bool:
         """Whether the one sink takes the rows of the query as they are, so that they need not be kept between."""
-        return len(self.sinks) == 1 and self.analysed.analysis.trunk == self.sinks[0].inputs
+        return self._query is None and len(self.sinks) == 1 and self.analysed.analysis.trunk == self.sinks[0].inputs
 
     def frame(self) -> DataFrame:
         """The frame the one query runs."""
+        if self._query is not None:
+            return self._query.frame
         frames, trunk = self.analysed.frames, self.analysed.analysis.trunk
         if not self.whole:
             return trunk_frame(
@@ -220,6 +235,8 @@ class BatchHandler:
 
     def close(self) -> None:
         self.disk.close(self.finished)
+        with suppress(Exception):
+            self._release()
         self.sink_writes.close()
         for writer in self.writers.values():
             writer.close()
@@ -246,7 +263,8 @@ class BatchHandler:
         self.admission.begin()
         troubles = self._troubles()
         retries = {name: writer.retried for name, writer in self.writers.items()}
-        self._tell_watermark()
+        if self.stage is None:
+            self._tell_watermark()
         reach("batch.start", batch_id)
         self.disk.begin(batch_id)
         rows_out, counts, sifted = self._store(batch, rows)
@@ -272,6 +290,8 @@ class BatchHandler:
         self.ledger.record(entry, self.measures.times(steps.late_times, filtered), self._sink_notes(batch))
         self.disk.end()
         reach("batch.after_ledger", batch_id)
+        if self.stage is not None and self._work is not None:
+            self.stage.end(self._work)
         # Spark commits the batch next; a run that was overtaken in the meantime must not.
         self.state.refuse_overtaken()
         self._note_sinks(batch_id, retries)
@@ -326,12 +346,16 @@ class BatchHandler:
 
     def _watermark_before(self) -> int:
         assert self.query is not None
+        if self.stage is not None and self._work is not None:
+            return self._work.before.watermark
         before = execution(self.query).prevOffsetSeqMetadata()
         return int(before.get().batchWatermarkMs()) if before.isDefined() else 0
 
     def _store(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts, dict[str, int]]:
         """Hands the rows to all sinks, and sets aside what steps sifted out; the counts of each."""
         self.analysed.builder.sifted.clear()
+        if self.stage is not None:
+            return self._store_staged(batch, rows, self.stage)
         kept = rows if self.whole else rows.persist()
         try:
             rows_out, counts = self._store_whole(batch, rows) if self.whole else self._store_branches(batch, kept)
@@ -341,6 +365,85 @@ class BatchHandler:
             # The JVM of a run that was overtaken is killed any moment, and answers no more.
             if not self.whole and not self.state.overtaken:
                 kept.unpersist()
+
+    def _store_staged(
+        self, batch: Batch, rows: DataFrame, stage: KernelStage
+    ) -> tuple[dict[str, int], BatchCounts, dict[str, int]]:
+        """Runs the kernels on the batch, settles their state, and hands what they gave to all sinks."""
+        assert self.query is not None
+        self._release()
+        self._work = work = stage.begin(self.query, batch.id, rows)
+        through = self._rows_through()
+        counts = self._account(batch, through)
+        stage.note_rows(sum(counts.rows_in.values()))
+        self._begin_measures()
+        frames = self._staged_frames(work, through, stage)
+        stage.settle(work)
+        outputs = [self._staged_output(sink, frames, work) for sink in self.sinks]
+        tables: Mapping[str, pa.Table] = {}
+        if work.local and self._gives_no_more(outputs):
+            tables = self.sink_writes.fetch([item for item in outputs if not self.measures.of_sink(item.rows)])
+        rows_out = self.sink_writes.run(outputs, lambda item: self._write_counted(batch, item, tables))
+        reach("batch.after_sinks", batch.id)
+        return rows_out, counts, self._bury_sifted(batch)
+
+    def _staged_frames(self, work: StageBatch, through: Mapping[int, int], stage: KernelStage) -> dict[str, DataFrame]:
+        """The nodes from the floor up, built on this batch; `work` knows which of them have no rows."""
+        frames: dict[str, DataFrame] = {}
+        for part in stage.query.parts:
+            for piece in part.pieces:
+                if piece.side is None:
+                    if not through.get(part.mark):
+                        work.empty.add(piece.node)
+                    frames[piece.node] = self._if_empty(piece.node, work, partial(stage.rows_of, work, piece.node))
+        stage.advance_direct(work)
+        frames |= work.frames
+        needed = self._after(frames)
+        for node in self.graph.nodes.values():
+            if node.name not in needed:
+                continue
+            if self._given_nothing(node, work):
+                work.empty.add(node.name)
+            if node.name in stage.plan.kernels:
+                (*_, last) = node.inputs
+                stage.advance(work, node, {name: frames[name] for name in node.inputs} | {last: _given(node, frames)})
+                frames[node.name] = work.frames[node.name]
+            elif node.name in work.empty:
+                frames[node.name] = self._if_empty(node.name, work, partial(self._built, node, frames))
+            else:
+                frames[node.name] = self._watch(node, frames) if drops_rows(node) else self._built(node, frames)
+        return frames
+
+    def _given_nothing(self, node: Node, work: StageBatch) -> bool:
+        again = pseudo_node(node.name)
+        fed = self.stage is not None and any(piece.node == again for piece in self.stage.query.pieces)
+        return bool(node.inputs) and set(node.inputs) <= work.empty and (not fed or again in work.empty)
+
+    def _if_empty(self, name: str, work: StageBatch, build: Callable[[], DataFrame]) -> DataFrame:
+        """The frame of a node, made once for all batches in which it has no rows."""
+        if name not in work.empty:
+            return build()
+        if name not in self._empty_frames:
+            sifted = len(self.analysed.builder.sifted)
+            self._empty_frames[name] = build().limit(0)
+            del self.analysed.builder.sifted[sifted:]
+        return self._empty_frames[name]
+
+    def _staged_output(self, sink: Node, frames: Mapping[str, DataFrame], work: StageBatch) -> SinkRows:
+        empty = self._given_nothing(sink, work)
+        return SinkRows(sink.name, self.writers[sink.name], _given(sink, frames), empty)
+
+    def _release(self) -> None:
+        """Gives up what Spark keeps of the batch before."""
+        if self.stage is not None and self._work is not None and not self.state.overtaken:
+            self.stage.release(self._work)
+
+    def _came(self, name: str, side: int) -> DataFrame:
+        """The rows of the batch that came to an input of a step with a kernel."""
+        assert self.query is not None
+        if self.stage is not None and self._work is not None:
+            return self.stage.came(self._work, self.query, self.plain, name, side)
+        return rows_below(self.query, self.steps[name].marks[side], self.plain)
 
     def _store_whole(self, batch: Batch, rows: DataFrame) -> tuple[dict[str, int], BatchCounts]:
         (sink,) = self.sinks
@@ -613,11 +716,10 @@ class BatchHandler:
 
     def _bury(self, name: str, batch: Batch) -> int:
         """Stores the rows that a step cannot use as dead letters; how many there were."""
-        assert self.query is not None
         step = self.steps[name]
         total = 0
-        for side, mark in enumerate(step.marks):
-            came = rows_below(self.query, mark, self.plain)
+        for side in range(len(step.marks)):
+            came = self._came(name, side)
             letters = dead_of_step(came, step.carried.kernel, side, name, batch.pipeline, batch.id)
             key = f"{DEAD}_{name}" if side == 0 else f"{DEAD}_{name}_{side + 1}"
             total += self._write_letters(key, name, batch, letters, kept=len(step.marks) == 1)
@@ -639,11 +741,10 @@ class BatchHandler:
 
     def _keep_late(self, name: str, batch: Batch, policy: LatePolicy) -> int:
         """Stores the late rows of a step, input by input; how many results they missed."""
-        assert self.query is not None
         step = self.steps[name]
         total = 0
-        for side, mark in enumerate(step.marks):
-            came = rows_below(self.query, mark, self.plain)
+        for side in range(len(step.marks)):
+            came = self._came(name, side)
             condition = step.carried.inputs[side].where
             came = came if condition is None else came.where(expression(condition))
             found = late_rows(came, step.carried.kernel, side, name, batch.id, self._watermark_before())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -36,6 +36,7 @@ from penstock.engine.sieves import Sieve, Sifted, Stage, guarded
 from penstock.engine.state.buckets import bucket_count
 from penstock.engine.state.counters import Counters
 from penstock.errors import PenstockError, did_you_mean
+from penstock.graph.flow import choose_trunk, sifts_results
 from penstock.graph.nodes import Graph, Node
 from penstock.spec.pipeline import EventTime
 from penstock.spec.pipeline import Source as SourceSpec
@@ -126,6 +127,10 @@ class FrameBuilder:
             name: (_FILTER_MARKS + 2 * index, _FILTER_MARKS + 2 * index + 1) for index, name in enumerate(dropping)
         }
         """Numbers of the markers before and after each step that only drops rows."""
+
+    def trunk(self, stateful: Collection[str], frames: Mapping[str, DataFrame]) -> tuple[str, ...]:
+        """The nodes at which the streaming query ends, given the steps that keep state."""
+        return choose_trunk(self.graph, stateful, early=self.careful or sifts_results(self.graph, stateful))
 
     def frame(self, node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
         if node.kind == "source":

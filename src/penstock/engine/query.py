@@ -143,6 +143,7 @@ class RunningPipeline:
             raise self._failed(error) from error
         try:
             self.handler.disk.created()
+            self.state.settle_layout("chunks" if self.handler.stage is not None else None)
             self.state.bind(str(self.query.id))
         except PenstockError:
             self.query.stop()

@@ -35,10 +35,19 @@ def with_replays(rows: DataFrame, spool: Path, step: str, stream: str, number: i
     """The input of a step together with what is replayed to it; `number` marks the latter in the plan."""
     from pyspark.sql import functions as F
 
-    from penstock.engine.markers import marker
-
     column = event_time_of(rows)
     assert column is not None
+    again = replayed_rows(rows, spool, step, stream, number)
+    both = rows.withColumn(REPLAYED, F.lit(False)).unionByName(again)
+    return with_event_time(both, column, delay_of(rows))
+
+
+def replayed_rows(rows: DataFrame, spool: Path, step: str, stream: str, number: int) -> DataFrame:
+    """What is replayed to a step that reads these rows, marked as such; `number` marks it in the plan."""
+    from pyspark.sql import functions as F
+
+    from penstock.engine.markers import marker
+
     again = (
         rows.sparkSession.readStream.name(stream)
         .schema(rows.schema)
@@ -46,8 +55,8 @@ def with_replays(rows: DataFrame, spool: Path, step: str, stream: str, number: i
         .where(marker(number))
         .withColumn(REPLAYED, F.lit(True))
     )
-    both = rows.withColumn(REPLAYED, F.lit(False)).unionByName(again)
-    return with_event_time(both, column, delay_of(rows))
+    column = event_time_of(rows)
+    return again if column is None else with_event_time(again, column, delay_of(rows))
 
 
 def keep(rows: DataFrame, folder: Path, batch: int, oldest_ms: int) -> None:

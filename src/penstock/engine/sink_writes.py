@@ -78,12 +78,15 @@ class SinkWrites:
 
     def fetch(self, outputs: Sequence[SinkRows]) -> dict[str, pa.Table]:
         """The rows of the sinks that take them as tables, in one job."""
-        wanted = {item.sink: table for item in outputs if (table := item.writer.as_table(item.rows)) is not None}
+        # The columns of a sink are the same in all batches, so one without rows need not be asked again.
+        none = [item.sink for item in outputs if item.empty and item.sink in self._kinds]
+        asked = [item for item in outputs if item.sink not in none]
+        wanted = {item.sink: table for item in asked if (table := item.writer.as_table(item.rows)) is not None}
         for name, table in wanted.items():
             if name not in self._kinds:
                 self._kinds[name] = _nullable(table.schema)
         with_rows = {item.sink: wanted[item.sink] for item in outputs if item.sink in wanted and not item.empty}
-        found = {name: self._no_rows(name) for name in wanted if name not in with_rows}
+        found = {name: self._no_rows(name) for name in [*none, *wanted] if name not in with_rows}
         if len(with_rows) == 1:
             ((name, table),) = with_rows.items()
             return found | {name: table.toArrow()}

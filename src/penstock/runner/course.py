@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from penstock.components.shared.crashpoints import reach
 from penstock.components.steps.python import Python
-from penstock.engine.analyse import Analysed, analyse
+from penstock.engine.analyse import Analysed
 from penstock.engine.checkpoint import last_number
 from penstock.engine.history import History, copy, pending, waiting
 from penstock.engine.ledger import Ledger, add
 from penstock.engine.progress import BatchReport, Ended, Headway, Status, Waiting
 from penstock.engine.query import RunningPipeline
 from penstock.engine.spark_errors import runtime_problem
-from penstock.engine.state.buckets import buckets_of
+from penstock.engine.stage.choose import analyse_on
 from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph
@@ -103,8 +103,7 @@ class Course:
             analysed = self._analyse(analysed.builder.histories)
 
     def _analyse(self, histories: Mapping[str, History]) -> Analysed:
-        buckets = buckets_of(self.spark, self.state)
-        found = analyse(self.spark, self.graph, self.state.spool, buckets, histories, careful=self.careful)
+        found = analyse_on(self.spark, self.graph, self.state, histories, careful=self.careful)
         found.raise_errors()
         return found
 

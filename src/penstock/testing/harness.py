@@ -14,13 +14,12 @@ from penstock.components.base import HEARTBEAT
 from penstock.components.shared import crashpoints
 from penstock.components.sinks.memory import forget, stored_batches, stored_rows
 from penstock.components.sources.memory import append_batch, spool_folder
-from penstock.engine.analyse import analyse
 from penstock.engine.dead import SINK
 from penstock.engine.jars import obtainable, sets_for
 from penstock.engine.late import SINK as LATE
 from penstock.engine.ledger import BatchEntry
 from penstock.engine.query import RunningPipeline
-from penstock.engine.state.buckets import buckets_of
+from penstock.engine.stage.choose import analyse_on
 from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError
 from penstock.frontends.load import load
@@ -81,7 +80,7 @@ class Harness:
             return
         self._state = StateDir(self.state_dir, self.graph.file.pipeline.name)
         try:
-            analysed = analyse(self.spark, self.graph, self._state.spool, buckets_of(self.spark, self._state))
+            analysed = analyse_on(self.spark, self.graph, self._state)
             analysed.raise_errors()
             running = RunningPipeline(self.spark, self.graph, analysed, self._state, shared_log())
             running.start(once=False)

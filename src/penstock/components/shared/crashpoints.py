@@ -26,6 +26,9 @@ POINTS = (
 SINK_POINTS = ("sink.staged", "sink.compacting", "sink.compacted", "sink.piece_stored")
 """Points that only some sinks pass."""
 
+STATE_POINTS = ("state.written", "state.indexed")
+"""Points that only a pipeline passes whose state is in chunk files."""
+
 REWIND_POINTS = ("sink.rewinding",)
 """Points that only a run passes which goes back to a savepoint; their batch is the one that it goes back to."""
 

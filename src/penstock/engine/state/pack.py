@@ -45,7 +45,7 @@ def packer(
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         watermark = watermark_before(hold)
-        for rows in _in_portions(batches):
+        for rows in in_portions(batches):
             late = kernel.late(side, rows, watermark)
             if counters is not None:
                 counters.add_late(late, rows)
@@ -57,7 +57,7 @@ def packer(
     return pack
 
 
-def _in_portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def in_portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The rows of a task, so many at a time that combining pays and memory stays bounded."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
