@@ -402,7 +402,7 @@ class BatchHandler:
         for node in self.graph.nodes.values():
             if node.name not in needed:
                 continue
-            if self._given_nothing(node, work):
+            if node.name not in stage.plan.kernels and self._given_nothing(node, work):
                 work.empty.add(node.name)
             if node.name in stage.plan.kernels:
                 (*_, last) = node.inputs
