@@ -728,6 +728,24 @@ define(
     exit_code=1,
 )
 define(
+    "STATE_STORE_FIXED",
+    "the state is kept with `store: {found}`, and the pipeline file says `store: {wanted}`",
+    "Take `store` out of the file, or start with an empty `--state-dir` and an empty output.",
+    owner=Owner.AUTHOR,
+)
+define(
+    "STATE_STORE_SPARK",
+    "Spark's own operators keep state for '{node}', which cannot be combined with `store: chunks`",
+    "Use `store: spark` and an empty `--state-dir`, or write it as a `window`, `join`, `latest` or `dedupe` step.",
+    owner=Owner.AUTHOR,
+)
+define(
+    "STATE_STORE_UNSUPPORTED",
+    "{what} is not available for state that is kept with `store: chunks`",
+    "Run the pipeline with `store: spark` if you need it; that takes a new state.",
+    owner=Owner.AUTHOR,
+)
+define(
     "STATE_UNREADABLE",
     "state in {path} cannot be read: {reason}",
     "Restore the file from a copy,{savepoint} or start anew with an empty `--state-dir` and an empty output.",

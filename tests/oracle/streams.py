@@ -185,11 +185,11 @@ def _given(row: Row) -> Row:
 def moments(harness: Harness, feeds: Sequence[Feed], delay: int) -> list[Moment]:
     """The batches as they were. Checks that Spark moved the watermark as it says it does.
 
-    Kernels on Spark's state store follow its watermark a batch behind. Kernels that run on the batch close what the rows
-    of the batch itself let them close, and judge rows by the watermark that the batch before left.
+    Kernels on Spark's state store follow its watermark a batch behind. Kernels that run on the batch close what the
+    rows of the batch itself let them close, and judge rows by the watermark that the batch before left.
     """
     marks = list(_watermarks(harness))
-    on_batch = (harness.state_dir / "chunks").is_dir()
+    on_batch = (harness.state_dir / "checkpoint" / "chunks").is_dir()
     waiting = {source: [feed.rows[source] for feed in feeds if feed.rows[source]] for source in feeds[0].rows}
     clock = _Clock(delay * SECOND, list(waiting))
     found: list[Moment] = []

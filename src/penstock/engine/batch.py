@@ -327,7 +327,11 @@ class BatchHandler:
         """Notes, in the first batch, where the state of which step is kept, so that others can find it."""
         if not self._operators_noted:
             assert self.query is not None
-            self.state.note_operators(steps_in(execution(self.query).executedPlan(), self.analysed.builder))
+            self.state.note_operators(
+                steps_in(execution(self.query).executedPlan(), self.analysed.builder)
+                if self.stage is None
+                else dict(enumerate(self.stage.plan.kernels))
+            )
             self._operators_noted = True
 
     def _note_sinks(self, batch: int, before: Mapping[str, int]) -> None:

@@ -5,6 +5,7 @@ sources/NAME/                    what a source has noted; it may be ahead of the
 state/OPERATOR/PARTITION/        VERSION.zip, a snapshot that names files in SSTs/, and VERSION.changelog after it;
                                  batch N makes version N + 1. A join has a folder for each of its stores in between.
 state/OPERATOR/_metadata/ …      what the operator is, and the schema of its state
+chunks/                          state in chunk files, which are ours (see engine/state/chunk_store.py)
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engine.checkpoint import last_number
+from penstock.engine.state.chunk_store import FOLDER, INDEX, StateIndex, index_file, read_index
 from penstock.errors import PenstockError
 
+CHUNKS = "chunks"
+"""What a step in chunk files is called, where Spark has names for its operators."""
 _VERSION = re.compile(r"(\d+)(?:_[\w-]+)?\.(changelog|zip)")
 _SNAPSHOTS = "SSTs"
 _LOGS = ("offsets", "commits")
@@ -42,6 +46,10 @@ def files_until(checkpoint: Path, batch: int, *, planned: bool) -> list[str]:
     last = {"offsets": batch + 1 if planned else batch, "commits": batch}
     found: list[str] = []
     for root, folders, entries in os.walk(checkpoint):
+        if root == str(checkpoint / FOLDER):
+            found += _chunk_files(checkpoint / FOLDER, batch, planned=planned)
+            folders.clear()
+            continue
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = "" if root == str(checkpoint) else f"{os.path.relpath(root, checkpoint)}/"
         names = [name for name in entries if not _is_temporary(name)]
@@ -51,6 +59,15 @@ def files_until(checkpoint: Path, batch: int, *, planned: bool) -> list[str]:
             names = [name for name in names if name.isdigit() and int(name) <= last[inside.rstrip("/")]]
         found += [f"{inside}{name}" for name in _with_checksums(names, set(entries))]
     return sorted(found)
+
+
+def _chunk_files(folder: Path, batch: int, *, planned: bool) -> Iterator[str]:
+    """The index of a batch and what it names; of a batch that has begun its index too, for the watermark in it."""
+    for number in (batch, batch + 1) if planned else (batch,):
+        path = index_file(folder, number)
+        if path is not None:
+            yield f"{FOLDER}/{INDEX}/{path.name}"
+    yield from (f"{FOLDER}/{name}" for name in read_index(folder, batch).files())
 
 
 def _is_temporary(name: str) -> bool:
@@ -136,6 +153,13 @@ def watermark_of(checkpoint: Path, batch: int) -> int:
     return int(json.loads(_log(checkpoint / "offsets" / str(batch))[1]).get("batchWatermarkMs", 0))
 
 
+def settled_until(checkpoint: Path, batch: int) -> int:
+    """Up to where a batch has settled everything, in milliseconds."""
+    if (checkpoint / FOLDER).is_dir():
+        return read_index(checkpoint / FOLDER, batch).watermark
+    return watermark_of(checkpoint, batch)
+
+
 def partitions_of(checkpoint: Path, batch: int) -> int | None:
     """Into how many partitions state was divided in a batch."""
     conf: Mapping[str, str] = json.loads(_log(checkpoint / "offsets" / str(batch))[1]).get("conf", {})
@@ -159,9 +183,26 @@ def _log(file: Path) -> list[str]:
 
 
 def operators(checkpoint: Path) -> list[Operator]:
-    """The stateful operators that have state, in the order of their numbers."""
+    """What keeps state, in the order of their numbers: operators of Spark, or steps in chunk files."""
+    steps = steps_in_chunks(checkpoint)
+    if steps:
+        return [Operator(number, CHUNKS) for number in range(len(steps))]
     folders = [item for item in (checkpoint / "state").glob("[0-9]*/") if item.name.isdigit()]
     return [Operator(int(item.name), _kind(item)) for item in sorted(folders, key=lambda item: int(item.name))]
+
+
+def steps_in_chunks(checkpoint: Path) -> list[str]:
+    """The steps whose state is in chunk files; none if it is in Spark's state store, or if there is nothing yet."""
+    index = newest_index(checkpoint)
+    return [] if index is None else list(index.steps)
+
+
+def newest_index(checkpoint: Path) -> StateIndex | None:
+    """What is in chunk files after the last committed batch; None if there are none."""
+    batch = last_number(checkpoint / "commits")
+    if batch < 0 or not (checkpoint / FOLDER).is_dir():
+        return None
+    return read_index(checkpoint / FOLDER, batch)
 
 
 def _kind(operator: Path) -> str:

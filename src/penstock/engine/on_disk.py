@@ -24,6 +24,7 @@ from pathlib import Path
 
 from penstock.durable import NewFiles, make_folders, sync_folder, write_durably
 from penstock.engine.checkpoint import is_whole, last_committed, last_number
+from penstock.engine.state.chunk_store import FOLDER
 from penstock.errors import PenstockError
 
 _BEGUN = "begun"
@@ -81,12 +82,12 @@ class CheckpointOnDisk:
 
     def begin(self, batch: int) -> None:
         """A sink gets the first row of the batch when this has returned."""
-        self._spark.sync(without=("state",))
+        self._spark.sync(without=("state", FOLDER))
         self._note(Begun(batch))
 
     def end(self) -> None:
         """Spark may commit the batch when this has returned."""
-        self._spark.sync()
+        self._spark.sync(without=(FOLDER,))
         self._spool.sync()
 
     def close(self, finished: int) -> None:

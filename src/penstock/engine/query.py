@@ -143,7 +143,6 @@ class RunningPipeline:
             raise self._failed(error) from error
         try:
             self.handler.disk.created()
-            self.state.settle_layout("chunks" if self.handler.stage is not None else None)
             self.state.bind(str(self.query.id))
         except PenstockError:
             self.query.stop()
@@ -267,6 +266,8 @@ class RunningPipeline:
 
     def operators(self) -> dict[int, str]:
         """The steps whose state is kept, by Spark's number of the operator; empty before the first batch."""
+        if self.handler.stage is not None:
+            return dict(enumerate(self.handler.stage.plan.kernels))
         last = None if self.query is None else execution(self.query)
         if last is None:
             return {}

@@ -56,8 +56,6 @@ class Identity:
     """What it was when it last ran; None if that was with a Penstock that did not note it."""
     operators: Mapping[str, str] = field(default_factory=dict)
     """The steps whose state is kept, by Spark's number of the operator."""
-    layout: str | None = None
-    """Where the state of steps is kept: `chunks` for files of our own, None for Spark's state store."""
 
 
 class StateDir:
@@ -162,12 +160,6 @@ class StateDir:
     def is_new(self) -> bool:
         """Whether nothing has run on it yet."""
         return self.identity.query_id is None
-
-    def settle_layout(self, layout: str | None) -> None:
-        """Notes where the state of steps is kept."""
-        if self.identity.layout != layout:
-            self.identity = replace(self.identity, layout=layout)
-            self._save()
 
     def note_version(self, version: Version) -> None:
         """Notes what runs on this state from now on."""

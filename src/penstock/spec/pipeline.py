@@ -173,6 +173,13 @@ class StateSettings(Config):
         None, ge=1, le=4096, change=Change.RESCALE,
         doc="Into how many partitions state is divided; fixed by the first run. Default: the number of cores.",
     )  # fmt: skip
+    store: Literal["spark", "chunks"] | None = field(
+        None, change=Change.LOSES_STATE,
+        doc="Where the state of stateful steps is kept; fixed by the first run. `spark` (default): in Spark's state "
+        "store. `chunks`: in files of columns, which makes small pipelines and pipelines of many steps much cheaper. "
+        "It is new: cut-over, reprocessing and `upgrade --bootstrap` need `spark`, and so do SQL steps that Spark's "
+        "own operators keep state for.",
+    )  # fmt: skip
 
 
 class LedgerSettings(Config):

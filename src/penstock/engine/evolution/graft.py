@@ -23,6 +23,7 @@ from penstock.engine.evolution.spools import carry_paths, carry_spool, new_place
 from penstock.engine.evolution.streams import carry_positions
 from penstock.engine.evolution.working_copy import put_in_place, working_copy
 from penstock.engine.ledger import Ledger, add
+from penstock.engine.state.chunk_store import FOLDER, StateIndex, in_chunks, newest_epoch, put_index, read_index
 from penstock.engine.statedir import StateDir, identity_text
 from penstock.errors import PenstockError
 from penstock.graph.flow import origins
@@ -59,6 +60,8 @@ def graft(
     Steps in `bootstrap` get their state from what was read so far, which is read again.
     """
     batch = last_committed(state.checkpoint)
+    if in_chunks(state.checkpoint):
+        return _graft_chunks(state, verdict, batch, savepoint, bootstrap)
     partitions = state_partitions(state.checkpoint) or 1
     with working_copy(state, batch) as new:
         reach("graft.copied", 0)
@@ -88,6 +91,33 @@ def graft(
         dict.fromkeys(step for n, step in found.steps.items() if sources[n] is None and step not in bootstrap)
     )
     return Grafted(kept, begun, dict(found.steps), tuple(bootstrap))
+
+
+def _graft_chunks(state: StateDir, verdict: Verdict, batch: int, savepoint: str, bootstrap: Collection[str]) -> Grafted:
+    """State in chunk files is carried over by an index that names the steps as they are called now."""
+    if bootstrap:
+        raise PenstockError.of("STATE_STORE_UNSUPPORTED", what="`--bootstrap`")
+    now = [name for name in verdict.now.document["spec"].get("steps", {}) if name in verdict.now.stateful]
+    old = {step: name for step in now if (name := verdict.plan.kept.get(step)) and name not in verdict.lost}
+    with working_copy(state, batch) as new:
+        reach("graft.copied", 0)
+        folder = new / "checkpoint" / FOLDER
+        before = read_index(folder, batch)
+        missing = [name for name in old.values() if name in verdict.stateful and name not in before.steps]
+        if missing:
+            raise _failed(state.path, f"nothing is known of the state of '{missing[0]}'")
+        place_streams(new, state, verdict)
+        after = StateIndex(batch, before.watermark, {step: before.steps.get(old.get(step, ""), {}) for step in now})
+        put_index(folder, after, newest_epoch(folder) + 1)
+        version = replace(verdict.now, sinks=known_as(state, verdict))
+        operators_now = {str(number): step for number, step in enumerate(now)}
+        text = identity_text(replace(state.identity, version=version, operators=operators_now))
+        (new / "pipeline.json").write_text(text, "utf-8")
+        reach("graft.grafted", 0)
+        put_in_place(state, new, batch, savepoint)
+    state.adopt()
+    kept = {step: len(after.steps[step]) for step in old}
+    return Grafted(kept, tuple(step for step in now if step not in old), dict(enumerate(now)))
 
 
 def _grown(spark: SparkSession, graph: Graph, folder: Path, partitions: int, state: StateDir) -> Seed:

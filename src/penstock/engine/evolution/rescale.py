@@ -16,6 +16,7 @@ from penstock.engine.checkpoint_cut import divided, operators
 from penstock.engine.evolution.contents import Content, Variable, contents
 from penstock.engine.evolution.working_copy import put_in_place, replace_text, use_up, working_copy
 from penstock.engine.savepoints.trees import refuse_without_space
+from penstock.engine.state.chunk_store import in_chunks
 from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError
 from penstock.reports.state_folder import state_partitions
@@ -54,7 +55,8 @@ def rescale(spark: SparkSession, state: StateDir, partitions: int, savepoint: st
     with working_copy(state, batch) as new:
         copy = new / "checkpoint"
         reach("rescale.copied", 0)
-        if not operators(copy):
+        # Chunk files are dealt to tasks anew in each batch, so only the number has to change.
+        if not operators(copy) or in_chunks(copy):
             replace_text(copy / "offsets" / str(batch), lambda text: divided(text, partitions))
             put_in_place(state, new, batch, savepoint)
             return Rescaled(before, partitions, batch, 0)

@@ -16,11 +16,13 @@ from pathlib import Path
 
 from penstock.engine.checkpoint import last_committed
 from penstock.engine.checkpoint_cut import (
+    CHUNKS,
     files_until,
+    newest_index,
     operator_of,
     operators,
     partitions_of,
-    watermark_of,
+    settled_until,
 )
 from penstock.engine.checkpoint_paths import may_hold_paths, with_place, without_place
 from penstock.engine.savepoints.journal import pending
@@ -160,11 +162,15 @@ def _of_checkpoint(file: SavedFile) -> bool:
 def _is_needed(name: str, numbers: Collection[int]) -> bool:
     """Whether a file of a checkpoint is needed to read the state of some operators."""
     operator = operator_of(name)
+    # A chunk file holds what several steps keep.
     return operator in numbers if operator is not None else not name.startswith("sources/")
 
 
 def _held(checkpoint: Path, names: Collection[str], steps: Mapping[int, str]) -> dict[str, Held]:
     kinds = {operator.id: operator.kind for operator in operators(checkpoint)}
+    index = newest_index(checkpoint)
+    if index is not None:
+        return {step: Held((number,), CHUNKS, index.bytes_of(step)) for number, step in enumerate(index.steps)}
     sizes: dict[int, int] = {}
     for name in names:
         number = operator_of(name)
@@ -204,7 +210,7 @@ def _described(
     checkpoint = target / "checkpoint"
     partitions = partitions_of(checkpoint, batch) or 1
     return Copy(
-        pipeline, batch, watermark_of(checkpoint, batch), partitions, buckets or 1, version, held, checkpoint
+        pipeline, batch, settled_until(checkpoint, batch), partitions, buckets or 1, version, held, checkpoint
     )  # fmt: skip
 
 

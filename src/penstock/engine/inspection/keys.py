@@ -107,14 +107,17 @@ def rows_of_key(rows: pa.Table, key: pa.Table) -> pa.Table:
 
 def partition_of(spark: SparkSession, step: str, described: Described, key: pa.Table, buckets: int, parts: int) -> int:
     """The partition in which the state of a key is, if it is anywhere."""
+    return spark_hash(labels(buckets)[bucket_of(spark, step, described, key, buckets)]) % parts
+
+
+def bucket_of(spark: SparkSession, step: str, described: Described, key: pa.Table, buckets: int) -> int:
+    """The bucket in which the state of a key is, if it is anywhere."""
     inside = described.key_of_kernel(key)
     try:
         bucket = described.kernel.own_bucket(inside, buckets)
     except ValueError as error:
         raise PenstockError.of("STATE_KEY", step=step, reason=error, advice="") from None
-    if bucket is None:
-        bucket = _bucket_of_rows(spark, inside, buckets)
-    return spark_hash(labels(buckets)[bucket]) % parts
+    return _bucket_of_rows(spark, inside, buckets) if bucket is None else bucket
 
 
 def _bucket_of_rows(spark: SparkSession, key: pa.Table, buckets: int) -> int:

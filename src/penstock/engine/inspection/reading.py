@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.engine.checkpoint_cut import CHUNKS
 from penstock.engine.inspection.copies import Copy, Held
 from penstock.engine.inspection.described import Described, read_described
-from penstock.engine.inspection.keys import parsed_key, partition_of, rows_of_key
+from penstock.engine.inspection.keys import bucket_of, parsed_key, partition_of, rows_of_key
+from penstock.engine.state.chunk_cache import BucketChunks, ChunkCache
+from penstock.engine.state.chunk_store import FOLDER, read_index
 from penstock.engine.state.chunks import Kept, StoredChunks, decode, encode
 from penstock.engine.state.pack import micros
 from penstock.errors import PenstockError
@@ -45,7 +48,11 @@ def rows_of(
     reader = _reader(spark, copy, step)
     wanted = None if key is None else parsed_key(step, reader.keys, key)
     parts = list(range(copy.partitions))
-    if wanted is not None and reader.described is not None:
+    if isinstance(reader, _ChunkReader):
+        parts = sorted(reader.state)
+        if wanted is not None:
+            parts = [bucket_of(spark, step, reader.described, wanted, copy.buckets)]
+    elif wanted is not None and reader.described is not None:
         parts = [partition_of(spark, step, reader.described, wanted, copy.buckets, copy.partitions)]
     for table in reader.tables(parts, progress):
         yield table if wanted is None else rows_of_key(table, wanted)
@@ -90,9 +97,37 @@ class _Reader:
         return total
 
 
-def _reader(spark: SparkSession, copy: Copy, step: str) -> _Reader:
+class _ChunkReader:
+    """The state of a step in chunk files, read bucket by bucket; that takes no Spark."""
+
+    def __init__(self, copy: Copy, step: str, described: Described) -> None:
+        self.folder = copy.checkpoint / FOLDER
+        self.state = read_index(self.folder, copy.batch).steps[step]
+        self.described = described
+        self.watermark = micros(copy.watermark_ms, described.hold)
+        self.schema = described.shown({}, self.watermark).schema
+        self.keys = described.keys
+
+    def tables(self, parts: Sequence[int], progress: Progress) -> Iterator[pa.Table]:
+        order = _order(self.schema, self.keys.names)
+        progress(0, len(parts))
+        for done, bucket in enumerate(parts, 1):
+            state = self.state.get(bucket)
+            if state is not None:
+                chunks = BucketChunks(self.folder, state, ChunkCache(0), self.described.kernel.fitted)
+                table = self.described.shown(chunks, self.watermark)
+                yield table.sort_by(order) if order else table
+            progress(done, len(parts))
+
+    def count(self, progress: Progress) -> int:
+        return sum(table.num_rows for table in self.tables(sorted(self.state), progress))
+
+
+def _reader(spark: SparkSession, copy: Copy, step: str) -> _Reader | _ChunkReader:
     held = copy.steps[step]
     description = {} if copy.version is None else copy.version.kernels.get(step, {})
+    if held.kind == CHUNKS:
+        return _ChunkReader(copy, step, _understood(copy, step, description))
     if held.kind.startswith(_CUSTOM):
         return _of_kernel(spark, copy, held, _understood(copy, step, description))
     return _of_spark(spark, copy, held)

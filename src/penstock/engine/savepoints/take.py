@@ -20,7 +20,9 @@ from penstock.components.base import SinkWriter
 from penstock.components.shared.crashpoints import reach
 from penstock.durable import make_folders, sync_folder, sync_tree, write_durably
 from penstock.engine.checkpoint_cut import (
+    CHUNKS,
     files_until,
+    newest_index,
     offsets_of,
     operator_of,
     operators,
@@ -271,6 +273,11 @@ def _totals(entry: BatchEntry) -> Totals:
 
 
 def _operators(work: Path, files: list[SavedFile], steps: Mapping[int, str]) -> tuple[SavedOperator, ...]:
+    index = newest_index(work / "checkpoint")
+    if index is not None:
+        return tuple(
+            SavedOperator(number, CHUNKS, step, index.bytes_of(step)) for number, step in enumerate(index.steps)
+        )
     sizes: dict[int, int] = {}
     for file in files:
         number = operator_of(file.path.removeprefix("checkpoint/"))

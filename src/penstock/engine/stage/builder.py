@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.components.base import Carried, Step, StepContext, stream_name
 from penstock.components.shared.arrow import in_arrow
@@ -25,6 +25,7 @@ from penstock.graph.nodes import Graph, Node
 from penstock.spec.resolve import with_secrets
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _INPUT_MARKS, _REPLAY_MARKS = 500_000, 600_000
@@ -48,9 +49,9 @@ class StagedStep:
     def finish(self, rows: DataFrame) -> DataFrame:
         """What later steps read, from what the kernel gave."""
         found = self.carried.finish(rows)
-        if self.carried.event_time is None:
-            return found
         carried = self.carried
+        if carried.event_time is None:
+            return found
         return with_event_time(found, carried.event_time, self.delay, carried.shift, self.hold + carried.hold)
 
 
@@ -190,6 +191,7 @@ def _only_columns(carried: Carried) -> DataFrame:
     return in_arrow(carried.inputs[0].rows, _nothing, schema)
 
 
-def _nothing(batches: Any) -> Any:
-    raise AssertionError("a kernel runs on the batch, not in the query")
-    yield from batches
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        raise AssertionError("a kernel runs on the batch, not in the query")
+    return iter(())

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine.analyse import Analysed, analyse
 from penstock.engine.history import History
 from penstock.engine.stage.builder import StageBuilder
 from penstock.engine.state.buckets import buckets_of
+from penstock.engine.state.chunk_store import in_chunks
 from penstock.engine.statedir import StateDir
+from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHUNKS = "chunks"
-"""The layout of a state in chunk files."""
-_WANTED = "PENSTOCK_STATE_LAYOUT"
-"""Set to `chunks`, new states are made in chunk files."""
+_WANTED = "PENSTOCK_STATE_STORE"
+"""Set to `chunks`, new states are made in chunk files where they can be, whatever pipeline files say; for tests."""
 
 
 def analyse_on(
@@ -36,14 +37,34 @@ def analyse_on(
 ) -> Analysed:
     """What is known of a pipeline on this state, carried as the state is laid out; a new state gets its layout."""
     buckets = buckets_of(spark, state)
-    if state.identity.layout == CHUNKS or (state.is_new and os.environ.get(_WANTED) == CHUNKS):
+    wanted = graph.file.pipeline.state.store
+    there = in_chunks(state.checkpoint)
+    if not state.is_new and wanted is not None and (wanted == "chunks") != there:
+        place = graph.file.places.of("spec", "state", "store")
+        raise PenstockError.of("STATE_STORE_FIXED", place, found="chunks" if there else "spark", wanted=wanted)
+    tried = state.is_new and wanted is None and os.environ.get(_WANTED) == "chunks"
+    if there or wanted == "chunks" or tried:
         found = analyse(spark, graph, state.spool, buckets, histories, careful=careful, builder_class=StageBuilder)
-        if can_be_staged(found):
+        native = kept_by_spark(found)
+        if there or (has_kernels(found) and not native):
+            if native:
+                raise PenstockError.of("STATE_STORE_SPARK", graph.location(native[0]), node=native[0])
             return found
+        if native and wanted == "chunks":
+            raise PenstockError.of("STATE_STORE_SPARK", graph.location(native[0]), node=native[0])
     return analyse(spark, graph, state.spool, buckets, histories, careful=careful)
 
 
-def can_be_staged(analysed: Analysed) -> bool:
-    """Whether all state is that of kernels, and there is some."""
-    stateful = [facts for facts in analysed.analysis.facts.values() if facts.stateful]
-    return bool(stateful) and all(facts.kernel for facts in stateful)
+def refuse_chunks(checkpoint: Path, what: str) -> None:
+    """Raises if a state is in chunk files, with which something cannot be done yet."""
+    if in_chunks(checkpoint):
+        raise PenstockError.of("STATE_STORE_UNSUPPORTED", what=what)
+
+
+def has_kernels(analysed: Analysed) -> bool:
+    return any(facts.kernel for facts in analysed.analysis.facts.values())
+
+
+def kept_by_spark(analysed: Analysed) -> list[str]:
+    """The steps whose state Spark's own operators keep."""
+    return [name for name, facts in analysed.analysis.facts.items() if facts.stateful and not facts.kernel]

@@ -90,7 +90,7 @@ class KernelStage:
         """Frames of the query by node, for what is noted on their columns."""
         self.query = query
         self.state = state
-        self.store = ChunkStore(state.path, state.identity.epoch)
+        self.store = ChunkStore(state.checkpoint, state.identity.epoch)
         self.index = self.store.open(committed)
         self.partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
         self._cache = ChunkCache()

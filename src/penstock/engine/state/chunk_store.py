@@ -1,7 +1,7 @@
 """State of stateful steps as files of columnar chunks, and one small index for each batch that names them.
 
-chunks/BATCH-EPOCH/NAME.chunks   chunks as Arrow streams, one after the other; on the disk before an index names it
-chunks/index/BATCH-EPOCH         what the state consists of after a batch: the place and checksum of each chunk
+checkpoint/chunks/BATCH-EPOCH/NAME.chunks   chunks as Arrow streams, one after the other, synced before they are named
+checkpoint/chunks/index/BATCH-EPOCH         what the state consists of after a batch: places and checksums of chunks
 
 A batch begins from the index of the batch before it and ends with its own, which is on the disk before a sink gets a
 row. A batch that is run again begins from the same index and takes the watermark that its first try had noted, so it
@@ -30,7 +30,8 @@ from penstock.engine.state.chunks import decode
 from penstock.errors import PenstockError
 
 FOLDER = "chunks"
-_INDEX = "index"
+"""The folder of chunk files in the checkpoint, beside what Spark keeps there; it goes wherever the checkpoint goes."""
+INDEX = "index"
 _SUFFIX = ".chunks"
 _MAGIC = b"PSTATE1\n"
 _VERSION = 1
@@ -81,8 +82,9 @@ class StateIndex:
     def files(self) -> set[str]:
         return {place.file for place in self.places()}
 
-    def bucket(self, step: str, bucket: int) -> BucketState:
-        return self.steps.get(step, {}).get(bucket) or BucketState()
+    def bytes_of(self, step: str) -> int:
+        """How much a step keeps."""
+        return sum(place.length for state in self.steps.get(step, {}).values() for place in state.chunks.values())
 
     def due(self, step: str, watermark: int) -> list[int]:
         """The buckets of a step that have something to do at this watermark of theirs."""
@@ -129,14 +131,14 @@ class StateIndex:
     def decoded(data: bytes, path: Path) -> StateIndex:
         """Raises STATE_UNREADABLE, naming the file, if it is damaged or from a newer Penstock."""
         if data[: len(_MAGIC)] != _MAGIC or len(data) < len(_MAGIC) + 12:
-            _unreadable(path, "it is not an index of state")
+            raise _unreadable(path, "it is not an index of state")
         checksum, body = int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4], "little"), data[len(_MAGIC) + 4 :]
         if zlib.crc32(body) != checksum:
-            _unreadable(path, "its checksum is wrong")
+            raise _unreadable(path, "its checksum is wrong")
         size = int.from_bytes(body[:8], "little")
         head = json.loads(body[8 : 8 + size])
         if head["version"] > _VERSION:
-            _unreadable(path, "it was written by a newer Penstock")
+            raise _unreadable(path, "it was written by a newer Penstock")
         numbers = np.frombuffer(body[8 + size :], np.int64)
         rows = numbers[: 7 * head["chunks"]].reshape(-1, 7).tolist()
         wakes = numbers[7 * head["chunks"] :].reshape(-1, 3).tolist()
@@ -186,11 +188,11 @@ def read_bytes(folder: Path, place: ChunkPlace) -> bytes:
             file.seek(place.offset)
             data = file.read(place.length)
     except FileNotFoundError:
-        _unreadable(path, "it is missing, and the state consists of it")
+        raise _unreadable(path, "it is missing, and the state consists of it") from None
     if len(data) != place.length:
-        _unreadable(path, "it is cut short")
+        raise _unreadable(path, "it is cut short")
     if zlib.crc32(data) != place.checksum:
-        _unreadable(path, f"the checksum of the chunk at byte {place.offset} is wrong")
+        raise _unreadable(path, f"the checksum of the chunk at byte {place.offset} is wrong")
     return data
 
 
@@ -198,17 +200,51 @@ def read_chunk(folder: Path, place: ChunkPlace) -> pa.Table:
     return decode(read_bytes(folder, place))
 
 
-def _unreadable(path: Path, reason: str) -> None:
-    raise PenstockError.of("STATE_UNREADABLE", path=path, reason=reason)
+def in_chunks(checkpoint: Path) -> bool:
+    """Whether the state of a pipeline is in chunk files."""
+    return (checkpoint / FOLDER).is_dir()
+
+
+def index_file(folder: Path, batch: int) -> Path | None:
+    """The index of a batch by the newest run that wrote one; `folder` is the folder of chunk files."""
+    found = sorted((int(path.name.split("-")[1]), path) for path in (folder / INDEX).glob(f"{batch}-*"))
+    return found[-1][1] if found else None
+
+
+def newest_epoch(folder: Path) -> int:
+    """The newest run that wrote an index."""
+    names = (path.name.split("-") for path in (folder / INDEX).iterdir() if not path.name.startswith("."))
+    return max((int(epoch) for _, epoch in names), default=0)
+
+
+def read_index(folder: Path, batch: int) -> StateIndex:
+    """The state after a batch; raises STATE_UNREADABLE if it is not there or damaged."""
+    path = index_file(folder, batch)
+    if path is None:
+        raise _unreadable(folder / INDEX / f"{batch}-*", f"it is missing, and batch {batch} was committed")
+    try:
+        return StateIndex.decoded(path.read_bytes(), path)
+    except FileNotFoundError:
+        raise _unreadable(path, "it is missing") from None
+
+
+def put_index(folder: Path, index: StateIndex, epoch: int) -> None:
+    """Returns when the index is on the disk; the files that it names are already."""
+    make_folders(folder / INDEX)
+    write_durably(folder / INDEX / f"{index.batch}-{epoch}", index.encoded())
+
+
+def _unreadable(path: Path, reason: str) -> PenstockError:
+    return PenstockError.of("STATE_UNREADABLE", path=path, reason=reason)
 
 
 class ChunkStore:
     """The chunk files of one pipeline. Only the run that owns the state folder writes an index."""
 
-    def __init__(self, state: Path, epoch: int) -> None:
-        self.folder = state / FOLDER
+    def __init__(self, checkpoint: Path, epoch: int) -> None:
+        self.folder = checkpoint / FOLDER
         self.epoch = epoch
-        self._indexes = self.folder / _INDEX
+        self._indexes = self.folder / INDEX
         self._kept: dict[int, set[str]] = {}
         """The files that the state consisted of after each batch that can be returned to."""
         self._sizes: dict[str, int] = {}
@@ -218,6 +254,8 @@ class ChunkStore:
     def open(self, committed: int) -> StateIndex:
         """The state after the last committed batch. What no batch that is kept consists of is removed."""
         make_folders(self._indexes)
+        # What was restored may come from a pipeline that has had more runs than this one.
+        self.epoch = max(self.epoch, newest_epoch(self.folder) + 1)
         found = self.index(committed) if committed >= 0 else StateIndex()
         numbers = self._numbers()
         for number in numbers:
@@ -231,28 +269,19 @@ class ChunkStore:
 
     def index(self, batch: int) -> StateIndex:
         """The state after a batch; raises STATE_UNREADABLE if it is not there or damaged."""
-        path = self._path(batch)
-        if path is None:
-            _unreadable(self._indexes / f"{batch}-*", f"it is missing, and batch {batch} was committed")
-            raise AssertionError
-        try:
-            return StateIndex.decoded(path.read_bytes(), path)
-        except FileNotFoundError:
-            _unreadable(path, "it is missing")
-            raise
+        return read_index(self.folder, batch)
 
     def first_try(self, batch: int) -> StateIndex | None:
         """What an earlier try of a batch had noted, if it came that far."""
-        return self.index(batch) if self._path(batch) is not None else None
+        return read_index(self.folder, batch) if index_file(self.folder, batch) is not None else None
 
-    def _path(self, batch: int) -> Path | None:
-        """The index of a batch by the newest run that wrote one."""
-        found = sorted((int(path.name.split("-")[1]), path) for path in self._indexes.glob(f"{batch}-*"))
-        return found[-1][1] if found else None
+    def _written(self) -> list[tuple[int, int]]:
+        """Batch and epoch of each index."""
+        names = (path.name.split("-") for path in self._indexes.iterdir() if not path.name.startswith("."))
+        return sorted((int(batch), int(epoch)) for batch, epoch in names)
 
     def _numbers(self) -> list[int]:
-        names = (path.name.split("-")[0] for path in self._indexes.iterdir() if not path.name.startswith("."))
-        return sorted({int(name) for name in names if name.isdigit()})
+        return sorted({batch for batch, _ in self._written()})
 
     # --- writing ------------------------------------------------------------------------------------------
 
@@ -261,7 +290,7 @@ class ChunkStore:
 
     def commit(self, index: StateIndex) -> None:
         """Returns when the index is on the disk; the files it names are already."""
-        write_durably(self._indexes / f"{index.batch}-{self.epoch}", index.encoded())
+        put_index(self.folder, index, self.epoch)
         self._kept[index.batch] = index.files()
 
     def clean(self, batch: int, *, sweep: bool = False) -> None:
@@ -331,7 +360,7 @@ class ChunkStore:
         wanted = set(needed)
         folders = [self.folder / f"{only}-{self.epoch}"] if only is not None else list(self.folder.iterdir())
         for folder in folders:
-            if folder.name == _INDEX or not folder.is_dir():
+            if folder.name == INDEX or not folder.is_dir():
                 continue
             left = False
             for file in folder.iterdir():
