@@ -90,7 +90,8 @@ class PathLimits:
         if not _BUCKET.fullmatch(bucket):
             return NO_BUCKET
         try:
-            keys = [key] if literal else expand(f"/{key}")
+            # What takes no patterns, such as a table or a sink, opens the name as it is written.
+            keys = [key] if literal else [f"/{key}", *expand(f"/{key}")]
         except BadGlob as error:
             return str(error)
         return next((reason for one in keys if (reason := self._key_refusal(bucket, one))), None)
