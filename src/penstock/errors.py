@@ -364,6 +364,14 @@ define(
     severity=Severity.WARNING,
 )
 define(
+    "SINK_BATCH_TOO_LARGE",
+    "sink '{node}' stores at most {limit} rows as one batch for sure, but a batch of {sources} may have {rows}",
+    "A larger batch may take longer than its transaction may, and would then fail again and again. Set "
+    "`maxRowsPerBatch` of these sources so that they have no more together. Where `transaction.max.timeout.ms` of the "
+    "brokers allows a longer transaction, set the option `transaction.timeout.ms` of the sink instead.",
+    severity=Severity.WARNING,
+)
+define(
     "TEST_COLUMN_UNKNOWN",
     "test '{test}' names column '{column}', which '{node}' does not have",
     "{suggestion}",

@@ -45,7 +45,9 @@ def test_a_pattern_that_stands_for_too_many_is_refused_at_once() -> None:
 
 PARTS = ("in", "out", "secret", "a", "b", "..", ".", "...", "", "*", "?", "?*", "[.][.]", "[a-z]*", "{..}", "{.,x}.",
          "link", "up", "{in", "out}", "{in,out}", "{a,b", "}", "{", ",", "{.", ".}", "{./.,y}.", "{a/..,b}", "{/,x}",
-         "i{n,}", "*.json", "{,../}secret", "{in/../..,a}", "l*", "{link,a}", "in:x", "^", "!a", "[^a]*")  # fmt: skip
+         "i{n,}", "*.json", "{,../}secret", "{in/../..,a}", "l*", "{link,a}", "in:x", "^", "!a", "[^a]*",
+         "%2e%2e", "..%2f", "%2e.", "in%2f..", "\uff0e\uff0e", "\u2025", "in;x", "#", "IN",
+         "Secret", "in.", "..;", "in\u200b")  # fmt: skip
 SMALL = "./{},*?[]abin.}{,/"
 
 

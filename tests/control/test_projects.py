@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from penstock.control.auth.roles import Access, Grant, Role
 from penstock.control.config import ServerConfig
 from penstock.control.policy import Policy
-from penstock.control.projects import Projects, accesses_of, may_change, scope_id
+from penstock.control.projects import Projects, accesses_of, may_change, scope_id, unguarded_secrets
 from penstock.errors import PenstockError
 
 DATA = Path("/srv/data")
@@ -194,3 +194,18 @@ def test_projects_that_are_not_apart_are_refused(projects: dict[str, Any], words
     with pytest.raises(ValidationError) as raised:
         ServerConfig.model_validate({"projects": projects})
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({}, []),
+        ({"secrets": {"env": ["A"]}, "addresses": {"hosts": ["db.example.org"]}}, []),
+        ({"secrets": {"env": ["A"]}}, ["the default project"]),
+        (TWO, ["the default project"]),
+        ({"projects": {"ads": {"labels": {"t": "x"}, "secrets": {"files": ["/run/secrets"]}}}}, ["project 'ads'"]),
+    ],
+)
+def test_a_server_warns_of_secrets_that_may_be_sent_to_any_host(config: dict[str, Any], named: list[str]) -> None:
+    found = unguarded_secrets(Projects(ServerConfig.model_validate(config), DATA))
+    assert [warning.partition(" may ")[0].removeprefix("authors of ") for warning in found] == named

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -100,9 +103,21 @@ class Site:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        scratch = _scratch_folders(self.processes())
         # The server first: it would start anew what is killed.
         kill(self.server.pid)
         self.server.wait(90)
         for pid in self.processes():
             kill(pid)
         until(lambda: not self.processes(), "that all has ended", 90)
+        for folder in scratch:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _scratch_folders(processes: Sequence[int]) -> set[Path]:
+    """Where previews and questions work, which a server that is killed does not remove."""
+    found = set()
+    for pid in processes:
+        with suppress(OSError):
+            found.add(Path(os.readlink(f"/proc/{pid}/cwd")))
+    return {folder for folder in found if folder.match(f"{tempfile.gettempdir()}/penstock-*")}

@@ -12,7 +12,7 @@ import random
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +113,42 @@ def test_what_a_power_failure_leaves_is_whole(recorded: Recorded, tmp_path: Path
             shutil.rmtree(place)
             looked += 1
     assert looked >= _MOMENTS
+
+
+_FORGOTTEN: dict[str, Callable[[str], bool]] = {
+    "data files": lambda path: "/out/rows/" in path and "/_penstock/" not in path,
+    "manifests": lambda path: "/out/rows/_penstock/" in path,
+    "data files of Delta": lambda path: "/out/row_delta/" in path and "/_delta_log" not in path,
+    "ledger": lambda path: "/ledger.db" in path,
+    "checkpoint": lambda path: "/checkpoint" in path,
+}
+"""What a run syncs, by the paths of it."""
+
+
+@pytest.mark.parametrize("what", _FORGOTTEN)
+def test_a_run_that_would_not_sync_something_is_found_out(recorded: Recorded, tmp_path: Path, what: str) -> None:
+    """The proof of the proof: without these syncs the same look at the same moments finds something wrong."""
+    forgotten = _FORGOTTEN[what]
+    kept = [record for record in recorded.records if record.kind != "S" or not forgotten(record.path)]
+    assert len(kept) < len(recorded.records)
+    without = Recorded(recorded.victim, recorded.before, kept)
+    final = contents(recorded.victim.state / "checkpoint")
+    assert any(
+        _is_found_out(recorded.victim, disk, luck, tmp_path / "left", final)
+        for disk, _ in without.failures(1, _MOMENTS)
+        for luck in ("none", "names")
+    )
+
+
+def _is_found_out(victim: Victim, disk: Disk, luck: Luck, place: Path, final: dict[str, bytes]) -> bool:
+    disk.survive(place, luck)
+    try:
+        check_left(victim, place, final)
+    except Exception:
+        return True
+    finally:
+        shutil.rmtree(place)
+    return False
 
 
 def check_left(victim: Victim, place: Path, final: dict[str, bytes]) -> None:

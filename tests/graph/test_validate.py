@@ -365,3 +365,48 @@ def test_a_step_that_keeps_nothing_by_event_time_takes_no_policy(monkeypatch: py
 
     assert at(problem) == ("LATE_NOT_SUPPORTED", 9, 46)
     assert problem.hint.startswith("Remove `late`")
+
+
+LIMITED = "{generator: {dataset: page_views, maxRowsPerBatch: %s}}"
+TOPIC = 'kafka: {bootstrap: "k:9092", topic: t%s}'
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("4500000", "null, rows: 5", {"sources": "b", "rows": "any number of rows"}),
+        ("4000000", "600000", {"sources": "a, b", "rows": "4,600,000"}),
+        ("4000000", "500000", None),
+    ],
+)
+def test_batches_that_a_sink_may_not_store_are_told_before_the_first(
+    first: str, second: str, told: dict[str, str] | None
+) -> None:
+    graph = graph_of(f"""
+        sources:
+          a: {LIMITED % first}
+          b: {LIMITED % second}
+        steps:
+          both: {{from: [a, b], union: {{}}}}
+        sinks:
+          out: {{from: both, {TOPIC % ""}}}
+          patient: {{from: both, {TOPIC % ', options: {transaction.timeout.ms: "3600000"}'}}}
+          any: {{from: both, memory: {{}}}}
+        """)
+
+    problems = [problem for problem in check(graph, World.CLOSED) if problem.code == "SINK_BATCH_TOO_LARGE"]
+
+    assert [problem.params for problem in problems] == (
+        [] if told is None else [{"node": "out", "limit": "4,500,000", **told}]
+    )
+    assert [at(problem) for problem in problems] == ([] if told is None else [("SINK_BATCH_TOO_LARGE", 11, 5)])
+
+
+def test_a_throttle_keeps_batches_small() -> None:
+    throttled = (LIMITED % "null").removesuffix("}") + ", throttle: {adaptive: true}}"
+    graph = graph_of(f"""
+        sources: {{a: {throttled}}}
+        sinks: {{out: {{from: a, {TOPIC % ""}}}}}
+        """)
+
+    assert check(graph, World.CLOSED) == []

@@ -54,6 +54,8 @@ ESCAPES = [
     "./{./.,y}./admin.token", "{./.,y}./admin.token", "./{.,y/}./admin.token", "{..,y}/admin.token",
     "./{a,./.}{.,/.}/admin.token", "../admin.token", "a/../../admin.token", "./{a/..,b}/../admin.token",
     "{./.{./admin.token,x},y}", "{{./.,y}./admin.token,b/c}", "./{y/,.}./admin.token", "{a/,}../admin.token",
+    "./%2e%2e/admin.token", "%2E%2e/admin.token", "./.%2e/admin.token", "a%2f..%2f..%2fadmin.token",
+    "%252e%252e/admin.token",
     ".{./admin,./x}.token", "*/../../admin.token", "?{/,x}../../admin.token", "./\\\\.\\\\./admin.token",
 ]  # fmt: skip
 OUTSIDE = [
@@ -92,6 +94,23 @@ def test_what_is_set_aside_stays_in_the_folder(author_a: Caller, aside: str) -> 
     for path in ("./{./.,y}./x", "../x", "/etc/x", "file:///etc/x"):
         answer = author_a.validate(ASIDE.format(name="aside", aside=aside.format(path=path)))
         assert {"PATH_NOT_ALLOWED", "URL_NOT_ALLOWED"} & set(codes(answer)), (path, answer.text)
+
+
+OUT = "  sinks: {{out: {{from: s, sqlite: {{path: ./t.db, table: t}}}}}}\n"
+TABLES = [
+    "  sources: {{s: {{delta: {{path: '{path}'}}}}}}\n" + OUT,
+    "  sources: {{s: {{memory: {{schema: {{line: string}}}}}}}}\n"
+    "  sinks: {{out: {{from: s, delta: {{path: '{path}'}}}}}}\n",
+]
+
+
+@pytest.mark.parametrize("spec", TABLES, ids=["source", "sink"])
+def test_a_delta_table_is_that_of_its_path_and_no_other(author_a: Caller, spec: str) -> None:
+    """Its library makes a URL of the path, in which `%2e%2e` goes up."""
+    ups = ("%2e%2e", ".%2e", "%2E.", "%252e%252e", "a%2f..%2f..", "..")
+    for path in (f"{start}{up}/b/table" for up in ups for start in ("./", "./x/", "s3a://archive/in/", "")):
+        answer = author_a.validate((HEAD + spec).format(name="table", path=path))
+        assert "PATH_NOT_ALLOWED" in codes(answer), (path, answer.text)
 
 
 def test_files_are_moved_to_no_other_place(author_a: Caller) -> None:

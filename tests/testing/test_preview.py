@@ -99,7 +99,9 @@ def limited_to(folder: Path) -> dict[str, Any]:
 
 def test_the_bench_explains_what_is_right_beside_what_is_wrong(folder: Path) -> None:
     asked = {"verb": "explain", "kind": "yaml", "path": "tried.yaml", "text": FILE, **limited_to(folder)}
-    found = bench.answer(json.dumps(asked))["answer"]
+    answered = bench.answer(json.dumps(asked))
+    assert "answer" in answered, answered
+    found = answered["answer"]
     nodes = {node["name"]: node for node in found["nodes"]}
     assert {column["name"]: column["type"] for column in nodes["counts"]["columns"]}["views"] == "bigint"
     assert nodes["wrong"]["columns"] is None
@@ -113,6 +115,7 @@ def test_the_bench_answers_whatever_is_asked(folder: Path) -> None:
     rows = bench.answer(json.dumps({**asked, "text": FILE, "node": "dear", "fresh": True}))["answer"]
     assert (rows["node"], rows["total"]) == ("dear", 1)
     (problem,) = bench.answer(json.dumps({**asked, "text": FILE, "node": "lost", "fresh": False}))["problems"]
+    assert problem["location"] is not None, problem
     assert problem["location"]["line"] == 14
     (problem,) = bench.answer(json.dumps({**asked, "text": "a: [", "node": "x", "fresh": False}))["problems"]
     assert problem["code"] == "YAML_SYNTAX"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from penstock.access.globs import BadGlob, expand, is_glob
 
@@ -14,6 +16,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 NO_BUCKET = "it does not name a bucket"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _LONGEST = 4096
+_MOST_DECODED = 3
+"""How often a path may be decoded on its way."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ class PathLimits:
         if not _BUCKET.fullmatch(bucket):
             return NO_BUCKET
         try:
-            keys = [key] if literal else expand(f"/{key}")
+            # What takes no patterns, such as a table or a sink, opens the name as it is written.
+            keys = [key] if literal else [f"/{key}", *expand(f"/{key}")]
         except BadGlob as error:
             return str(error)
         return next((reason for one in keys if (reason := self._key_refusal(bucket, one))), None)
@@ -143,11 +148,22 @@ def unclear(path: str) -> str | None:
     if path.startswith("~"):
         return "it begins with ~"
     # In the text itself too, as Hadoop takes `x/..` away before it expands braces.
-    if ".." in re.split(r"[/{},]", path):
+    if any(".." in re.split(r"[/{},\\]", form) for form in _decoded(path)):
         return "it goes up with '..'"
     if not is_object(path) and ("://" in path or scheme_of(path) is not None):
         return "it is the address of another file system"
     return None
+
+
+def _decoded(path: str) -> Iterator[str]:
+    """The path as it is and as a URL would be read: libraries that take a path for one take `%2e%2e` for `..`."""
+    for _ in range(_MOST_DECODED):
+        yield path
+        decoded = unquote(path, errors="surrogateescape")
+        if decoded == path:
+            return
+        path = decoded
+    yield path
 
 
 def leads_out(name: str) -> bool:

@@ -520,6 +520,11 @@ class Sink(Component, ABC):
     """Whether it takes Spark to look what is in it."""
 
     @property
+    def largest_batch(self) -> int | None:
+        """The most rows that it stores as one batch; None if there is no such number."""
+        return None
+
+    @property
     def replaces_rows(self) -> bool:
         """Whether it takes away what a later row replaces, so that it does not hold all that was written to it."""
         return self.accepts_updates

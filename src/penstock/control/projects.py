@@ -192,6 +192,19 @@ def may_change(access: Access, project: Project) -> bool:
     return whole or (project.kind == "configured" and project.labels.items() <= access.scope.items())
 
 
+def unguarded_secrets(projects: Projects) -> list[str]:
+    """Warnings of projects whose authors may send their secrets to any host."""
+    found = []
+    for project in (projects.default, *projects.configured):
+        config = project.config
+        if (config.secrets.env or config.secrets.files) and not config.addresses.hosts:
+            found.append(
+                f"authors of {project} may send its secrets to any host, as a password is sent to the host in its URL "
+                "(name the hosts that its pipelines may reach under `addresses: {hosts: […]}`)"
+            )
+    return found
+
+
 def scope_id(scope: Labels) -> str:
     """A name for a limit that can be a folder, is like no other's, and shows what it is of."""
     text = json.dumps(dict(sorted(scope.items())))

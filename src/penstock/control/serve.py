@@ -39,7 +39,7 @@ from penstock.control.launch.warnings import warnings_of
 from penstock.control.packages import locked_jars
 from penstock.control.policies import Policies
 from penstock.control.policy import Policy
-from penstock.control.projects import Projects, accesses_of
+from penstock.control.projects import Projects, accesses_of, unguarded_secrets
 from penstock.control.store import access, history
 from penstock.control.store.database import Store
 from penstock.control.store.lease import lease_of, locked
@@ -283,7 +283,7 @@ class PenstockServer:
 
     def warnings(self) -> list[str]:
         """What is less safe here than it could be, and what to do about it."""
-        return warnings_of(self.launcher, self._no_other_user)
+        return [*warnings_of(self.launcher, self._no_other_user), *unguarded_secrets(self.projects)]
 
     def troubles(self) -> list[str]:
         """Why the server is not ready, for anybody to read; the log says more."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import inf
 from typing import Any
 
 from penstock.components.base import CheckContext, Component, LookContext
+from penstock.components.base import Sink as SinkComponent
+from penstock.components.base import Source as SourceComponent
 from penstock.components.base import Step as StepComponent
 from penstock.errors import PenstockError, Problem, Severity, did_you_mean
-from penstock.graph.nodes import Graph
+from penstock.graph.nodes import Graph, Node
 from penstock.spec.location import Path_
 from penstock.spec.pipeline import LatePolicy, Source, Step
 from penstock.spec.resolve import misplaced_secrets, with_secrets
@@ -42,7 +45,7 @@ def check(graph: Graph, world: World = World.OPEN, *, whole: bool = True) -> lis
     """
     problems = [*_without_event_time(graph), *_late_not_supported(graph)]
     if whole:
-        problems += [*_unused(graph), *_tests(graph)]
+        problems += [*_unused(graph), *_tests(graph), *_batches_too_large(graph)]
     problems += _secret_labels(graph)
     for part in _parts(graph):
         seen = world is World.OPEN or (world is World.STEPS and not part.outside)
@@ -108,6 +111,37 @@ def _late_advice(offered: tuple[str, ...], own: bool) -> str:
         return "Remove `late`: no row comes too late for this step, as it keeps nothing by event time."
     choices = " or ".join(f"`late: {policy}`" for policy in dict.fromkeys(("drop", *offered)))
     return f"Write {choices}." if own else f"The pipeline asks for it; give the step a policy of its own: {choices}."
+
+
+def _batches_too_large(graph: Graph) -> Iterator[Problem]:
+    """Sinks to which their sources may give more rows at once than they store as one batch.
+
+    A batch is planned before anybody has counted its rows, and is then the same whenever it is tried again: so this is
+    told of the limits of the sources, before the first batch.
+    """
+    for sink in graph.of_kind("sink"):
+        limit = sink.component.largest_batch if isinstance(sink.component, SinkComponent) else None
+        if limit is None:
+            continue
+        most = {name: _most_rows(graph.nodes[name]) for name in sorted(graph.ancestors(sink.name))}
+        counted = {name: rows for name, rows in most.items() if rows is not None}
+        total = sum(counted.values())
+        if total > limit:
+            named = [name for name, rows in counted.items() if rows == inf] or list(counted)
+            shown = "any number of rows" if total == inf else f"{total:,.0f}"
+            params = {"node": sink.name, "limit": f"{limit:,}", "sources": ", ".join(named), "rows": shown}
+            yield Problem("SINK_BATCH_TOO_LARGE", params, graph.location(sink.name))
+
+
+def _most_rows(node: Node) -> float | None:
+    """How many rows one batch of a source may have; None where that is not counted in rows, or kept low in time."""
+    if not isinstance(node.component, SourceComponent) or not isinstance(node.spec, Source):
+        return None
+    source, throttle = node.component.read_through, node.spec.throttle
+    if source.batch_limit != "max_rows_per_batch" or throttle.adaptive or throttle.rows_per_second is not None:
+        return None
+    rows = getattr(source, source.batch_limit)
+    return inf if rows is None else float(rows)
 
 
 @dataclass(frozen=True)

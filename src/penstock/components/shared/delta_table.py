@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _ARROW = re.compile(r"(?<!\s)\s*\x1b\[\d+m↳\x1b\[0m\s*")
 _ASKED = re.compile(r"S3 error|status code|Error performing")
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
+_NOT_LITERAL = frozenset("%?#[]\\^|")
+_PLAIN = "Use a folder whose name has none of these: % ? # [ ] \\ ^ |"
 _NO_RIGHT = ("Permission denied", "Read-only file system")
 
 
@@ -54,6 +56,9 @@ class Location:
 
 def located(path: str, s3: S3, spark: SparkSession | None) -> Location:
     """Where a table is; raises S3Failed if its bucket cannot be used."""
+    reason = _misread(path)
+    if reason is not None:
+        raise PenstockError.of("SPEC_BAD_VALUE", where="the path of a Delta table", reason=reason, advice=_PLAIN)
     if not is_s3(path):
         check_files((str(entry) for entry in Path(path, LOG).glob("*")), "a Delta table")
         return Location(path)
@@ -67,6 +72,17 @@ def path_problems(path: str, s3: S3, node: str) -> Iterator[Problem]:
     if "://" in path and not is_s3(path):
         params = {"where": f"path of '{node}'", "reason": f"{path} is neither a folder nor in an object store"}
         yield Problem("SPEC_BAD_VALUE", {**params, "advice": "Write a path, or s3a://bucket/folder."}, at=("path",))
+    reason = _misread(path)
+    if reason is not None:
+        yield Problem(
+            "SPEC_BAD_VALUE", {"where": f"path of '{node}'", "reason": reason, "advice": _PLAIN}, at=("path",)
+        )
+
+
+def _misread(path: str) -> str | None:
+    """Why the library would open another place than this: it makes a URL of the path, in which `%2e%2e` goes up."""
+    found = sorted(_NOT_LITERAL & set(path))
+    return f"{path} holds {' and '.join(found)}, which Delta's library does not take as written" if found else None
 
 
 # --- columns -------------------------------------------------------------------------------------------------

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"[A-Za-z0-9._\-\[\]:]+:\d{1,5}")
 _SECONDS = 10.0
+LONGEST_TRANSACTION = 900
+"""Seconds that a broker allows as it comes (`transaction.max.timeout.ms`)."""
+SLOWEST_ROWS = 5_000
+"""How many rows a second are sent at least; with fewer a transaction may be ended by the broker."""
+TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.components.base import Batch, Noted, SinkContext, SinkWriter, cannot_rewind, is_behind
 from penstock.components.shared.crashpoints import reach
-from penstock.components.shared.kafka import reachable, silent, topics_at, unreachable
+from penstock.components.shared.kafka import (
+    LONGEST_TRANSACTION,
+    SLOWEST_ROWS,
+    TRANSACTION_TIMEOUT,
+    reachable,
+    silent,
+    topics_at,
+    unreachable,
+)
 from penstock.components.shared.retry import Patience, persist
 from penstock.components.shared.row_spool import spooled
 from penstock.errors import PenstockError
@@ -29,10 +37,6 @@ if TYPE_CHECKING:
 
 _TRIES = 5
 _SECONDS = 60.0
-_LONGEST_SECONDS = 900
-"""The longest transaction that a broker allows as it comes (`transaction.max.timeout.ms`)."""
-_ROWS_PER_SECOND = 5_000
-"""How slow sending may be before a transaction is ended by the broker."""
 _LARGER = (
     "A row makes a larger message than is allowed: set the option `message.max.bytes` here and that of the topic, or "
     "leave such rows out by a `filter`. The batch is sent once it fits."
@@ -154,7 +158,7 @@ class KafkaWriter(SinkWriter):
             {
                 **self._settings(),
                 "transactional.id": self.group,
-                "transaction.timeout.ms": self._timeout * 1000,
+                TRANSACTION_TIMEOUT: self._timeout * 1000,
                 "linger.ms": 20,
                 "queue.buffering.max.messages": 200_000,
                 "queue.buffering.max.kbytes": 65_536,
@@ -256,8 +260,8 @@ class KafkaWriter(SinkWriter):
 
     def _allow_time(self, rows: int) -> None:
         """Lets the broker wait for a large batch, unless the pipeline says how long it is to wait."""
-        needed = min(int(_SECONDS) + rows // _ROWS_PER_SECOND, _LONGEST_SECONDS)
-        if needed > 2 * self._timeout and "transaction.timeout.ms" not in self.sink.options:
+        needed = min(int(_SECONDS) + rows // SLOWEST_ROWS, LONGEST_TRANSACTION)
+        if needed > 2 * self._timeout and TRANSACTION_TIMEOUT not in self.sink.options:
             self._timeout = needed
             self._reconnect()
 

@@ -15,7 +15,10 @@ from penstock.components.base import (
     resolve_path,
 )  # fmt: skip
 from penstock.components.shared.kafka import (
+    LONGEST_TRANSACTION,
     NUMBER,
+    SLOWEST_ROWS,
+    TRANSACTION_TIMEOUT,
     WORD,
     Security,
     address_problems,
@@ -41,7 +44,7 @@ _OPTIONS = {
     "message.max.bytes": NUMBER,
     "queue.buffering.max.kbytes": NUMBER,
     "request.timeout.ms": NUMBER,
-    "transaction.timeout.ms": NUMBER,
+    TRANSACTION_TIMEOUT: NUMBER,
 }
 
 
@@ -118,6 +121,11 @@ kafka: {bootstrap: "localhost:9092", topic: clean_views, key: [user], headers: {
     @property
     def accepts_updates(self) -> bool:
         return bool(self.key)
+
+    @property
+    def largest_batch(self) -> int | None:
+        """As many rows as are sent before a broker ends the transaction; who sets a longer one knows better."""
+        return None if TRANSACTION_TIMEOUT in self.options else LONGEST_TRANSACTION * SLOWEST_ROWS
 
     # --- before a run ------------------------------------------------------------------------------------
 
