@@ -52,6 +52,7 @@ from penstock.engine.sink_positions import SinkPositions
 from penstock.engine.sink_writes import SinkRows, SinkWrites, gives_no_more, is_few
 from penstock.engine.stage.make import make_stage, staged_query
 from penstock.engine.stage.stage import KernelStage, StageBatch
+from penstock.engine.state.chunk_store import in_chunks
 from penstock.engine.state.counters import Counts, since
 from penstock.engine.state.pack import BEFORE
 from penstock.engine.statedir import StateDir, storage_error
@@ -162,6 +163,8 @@ class BatchHandler:
         self._query = staged_query(graph, analysed, self._end_marker)
         self.stage = make_stage(spark, analysed, self._query, state, committed)
         """Runs the kernels on each batch, if it is not Spark's state store that carries them."""
+        if self.stage is None and in_chunks(state.checkpoint):
+            raise PenstockError.of("STATE_STORE_UNSUPPORTED", what="what was asked for")
         self._work: StageBatch | None = None
         self._empty_frames: dict[str, DataFrame] = {}
         """Frames of nodes that have no rows in a batch, which are the same in all batches."""

@@ -31,6 +31,7 @@ from penstock.engine.savepoints.restore import restore
 from penstock.engine.savepoints.standing import known_steps, note_standing
 from penstock.engine.savepoints.take import Moment, Wish
 from penstock.engine.savepoints.trees import Progress, quiet
+from penstock.engine.stage.choose import refuse_chunks
 from penstock.engine.statedir import StateDir, in_use, read_identity, refuse_foreign
 from penstock.errors import PenstockError, Severity
 from penstock.frontends.earlier import declared
@@ -156,6 +157,7 @@ def start(
     """Gives the new version a state of its own, from a savepoint of the pipeline, which goes on. It may be repeated."""
     name = file.pipeline.name
     with _alone(state, name):
+        refuse_chunks(state / "checkpoint", "a cut-over")
         refuse_unsuited(file, state, new)
         found = current(state)
         if found is not None and found.stage == "following":

@@ -7,14 +7,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.analyse import analyse
 from penstock.engine.batch import BatchHandler
 from penstock.engine.evolution.going_on import go_on
 from penstock.engine.savepoints.journal import pending, undo
 from penstock.engine.savepoints.places import read_savepoint
 from penstock.engine.savepoints.restore import examine, restore
 from penstock.engine.savepoints.trees import Progress, quiet
-from penstock.engine.state.buckets import buckets_of
+from penstock.engine.stage.choose import analyse_on
 from penstock.engine.statedir import StateDir, refuse_foreign
 from penstock.errors import PenstockError
 from penstock.graph.build import build
@@ -60,7 +59,7 @@ def go_back_to(
 
 def _open_sinks(spark: SparkSession, graph: Graph, state: StateDir) -> None:
     """Opening them lets them go back."""
-    analysed = analyse(spark, graph, state.spool, buckets_of(spark, state))
+    analysed = analyse_on(spark, graph, state)
     analysed.raise_errors()
     go_on(state, graph, analysed)
     BatchHandler(spark, graph, analysed, state).close()

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.analyse import analyse
 from penstock.engine.batch import BatchHandler
 from penstock.engine.checkpoint import last_committed, last_number, verify
 from penstock.engine.jars import sets_for
@@ -26,7 +25,7 @@ from penstock.engine.savepoints.standing import known_steps, note_standing, stan
 from penstock.engine.savepoints.take import Hold, Moment, Taken, Wish, take
 from penstock.engine.savepoints.trees import Progress, quiet
 from penstock.engine.session import Session, SessionOptions
-from penstock.engine.state.buckets import buckets_of
+from penstock.engine.stage.choose import analyse_on
 from penstock.engine.statedir import StateDir, in_use, read_identity, refuse_foreign
 from penstock.errors import PenstockError
 from penstock.frontends.assemble import assemble
@@ -267,7 +266,7 @@ def session_for(pipeline: Pipeline, log: Path, spark: SparkSession | None = None
 def _with_sinks_opened(graph: Graph, state: StateDir, given: SparkSession | None) -> Moment:
     """Asks the sinks themselves, after a run that was killed."""
     with session_for(graph.file.pipeline, state.logs / "savepoint.log", given) as spark:
-        analysed = analyse(spark, graph, state.spool, buckets_of(spark, state))
+        analysed = analyse_on(spark, graph, state)
         analysed.raise_errors()
         handler = BatchHandler(spark, graph, analysed, state)
         try:

@@ -9,12 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.analyse import analyse
 from penstock.engine.checkpoint import last_committed, last_number
 from penstock.engine.history import pending
 from penstock.engine.query import RunningPipeline
 from penstock.engine.savepoints.standing import note_standing
-from penstock.engine.state.buckets import buckets_of
+from penstock.engine.stage.choose import analyse_on
 from penstock.engine.statedir import StateDir
 from penstock.errors import PenstockError
 from penstock.frontends.earlier import declared
@@ -61,7 +60,7 @@ def finish_batch(spark: SparkSession, file: PipelineFile, state: StateDir, log: 
 
 def _run(spark: SparkSession, graph: Graph, state: StateDir, log: Path, *, careful: bool) -> None:
     histories = pending(graph, state.spool)
-    analysed = analyse(spark, graph, state.spool, buckets_of(spark, state), histories, careful=careful)
+    analysed = analyse_on(spark, graph, state, histories, careful=careful)
     analysed.raise_errors()
     running = RunningPipeline(spark, graph, analysed, state, log)
     try:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.analyse import analyse
 from penstock.engine.evolution.going_on import Verdict, judge
 from penstock.engine.evolution.graft import Grafted, graft
 from penstock.engine.evolution.rescale import Rescaled, partitions_before
@@ -16,6 +15,7 @@ from penstock.engine.savepoints.journal import pending
 from penstock.engine.savepoints.standing import note_standing
 from penstock.engine.savepoints.take import Moment, Wish
 from penstock.engine.savepoints.trees import Progress, quiet
+from penstock.engine.stage.choose import analyse_on, refuse_chunks
 from penstock.engine.statedir import StateDir, read_identity, refuse_foreign
 from penstock.errors import PenstockError, Problem, Severity, did_you_mean
 from penstock.graph.again import why_not_again
@@ -81,6 +81,8 @@ def _upgrade(
     progress: Progress,
 ) -> Upgraded:
     verdict = _verdict(spark, graph, state)
+    if bootstrap:
+        refuse_chunks(state.checkpoint, "`--bootstrap`")
     _refuse_bootstraps(graph, verdict, bootstrap)
     given = {verdict.plan.kept.get(step, step) for step in bootstrap} & {*verdict.lost, *verdict.plan.lost}
     _refuse_losses(verdict, lose | given)
@@ -107,7 +109,7 @@ def _upgrade(
 
 
 def _verdict(spark: SparkSession, graph: Graph, state: StateDir) -> Verdict:
-    analysed = analyse(spark, graph, state.spool, state.identity.buckets)
+    analysed = analyse_on(spark, graph, state)
     analysed.raise_errors()
     version = state.identity.version
     verdict = None if version is None else judge(version, graph, analysed)
