@@ -78,6 +78,8 @@ MEANINGS = {
     "history.read": "all of the history has been read; that is not noted yet",
     "sink.rewinding": "a sink goes back to what it held after the batch, and is in the middle of it",
     "batch.start": "before anything of the batch is stored",
+    "state.written": "the chunks of the batch are on the disk; no index names them",
+    "state.indexed": "the index names them; no sink has a row of the batch",
     "sink.before_write": "before a sink is handed its rows",
     "sink.staged": "rows are loaded beside the table; the transaction that merges them has not begun",
     "sink.in_transaction": "rows are written but not committed",
