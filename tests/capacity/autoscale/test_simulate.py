@@ -62,9 +62,9 @@ def test_a_load_that_triples_and_falls_again_takes_four_changes_at_most() -> Non
     assert found["penstock"].changes <= 4
     # Rows never wait longer than five minutes, which is one stabilisation.
     assert found["penstock"].longest_over <= RULES.stabilisation
-    assert found["penstock"].core_hours < 0.6 * found["fixed"].core_hours
+    assert found["penstock"].core_hours < 0.65 * found["fixed"].core_hours
     assert found["penstock"].core_hours < found["flink"].core_hours
-    assert found["penstock"].core_hours < 1.4 * found["ideal"].core_hours
+    assert found["penstock"].core_hours < 1.5 * found["ideal"].core_hours
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,9 @@ def _load(batches: Sequence[MeasuredBatch], backlogs: Sequence[Backlog], now: fl
     # The rows of the first batch came before it began.
     read = sum(batch.rows for batch in batches[1:])
     looks = [each for each in backlogs if first.at <= each.at <= now]
-    if len(looks) < 2 or looks[-1].at <= last.at:
+    # No more than one batch waits: what came since the last one was cut, at a moment that is not known exactly.
+    keeps_up = max((each.rows for each in looks), default=0.0) <= 2 * read / (len(batches) - 1)
+    if keeps_up or len(looks) < 2 or looks[-1].at <= last.at:
         return read / (last.at - first.at) if last.at > first.at else 0.0
     return max(0.0, (read + looks[-1].rows - looks[0].rows) / (looks[-1].at - first.at))
 
