@@ -136,8 +136,8 @@ def fitted(name: str, history: Sequence[MeasuredBatch], known: Known, asked: Ask
     cost = batch_cost(model, now)
     loads = tuple(at_load(model, now, now.rate * factor) for factor in (1.0, asked.factor))
     cores = tuple(_cores(cost, now, asked, factor) for factor in (1.0, asked.factor)) if now.cores is not None else ()
-    state = _growth([(batch.at, batch.state_rows) for batch in used])
-    state_bytes = _growth([(batch.at, batch.state_bytes) for batch in used])
+    state = growth([(batch.at, batch.state_rows) for batch in used])
+    state_bytes = growth([(batch.at, batch.state_bytes) for batch in used])
     found = Fitted(
         name=name,
         asked=asked,
@@ -190,7 +190,8 @@ def _limits(cost: BatchCost, now: Running, asked: Asked) -> tuple[Limit, ...]:
     return (*hard, *(limit for limit in found if limit.resource == "trigger"))
 
 
-def _growth(points: Sequence[tuple[float, int | None]]) -> Growth | None:
+def growth(points: Sequence[tuple[float, int | None]]) -> Growth | None:
+    """None if that cannot be told from less than an hour, or if there is nothing."""
     known = [(at, float(value)) for at, value in points if value is not None]
     if len(known) < 2 or known[-1][0] - known[0][0] < _LEAST_GROWTH_SPAN or not any(value for _, value in known):
         return None
