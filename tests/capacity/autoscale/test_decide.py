@@ -70,6 +70,10 @@ def test_within_the_band_nothing_changes() -> None:
     assert decided(2800).why == "busy for 70%, within 50% to 90%"
 
 
+def test_the_fewest_cores_that_do_are_kept_however_little_they_do() -> None:
+    assert decided(300, cores=1).why == "busy for 30%, and fewer cores would not be enough"
+
+
 def test_fewer_cores_are_given_after_they_have_been_enough_for_an_hour() -> None:
     assert decided(1000).why.startswith("2 have been enough for 0 s; taken away in 1 h")
     found = through(1000, minutes=120)

@@ -113,6 +113,8 @@ def _enough(found: Evaluation, rules: Rules) -> str:
     if too_little(found, rules):
         return f"{found.cores} is the most that is allowed, and it is not enough"
     share = (found.load + found.by_lag) / found.capacity
+    if share < rules.busy - rules.band:
+        return f"busy for {share:.0%}, and fewer cores would not be enough"
     return f"busy for {share:.0%}, within {rules.busy - rules.band:.0%} to {min(1.0, rules.busy + rules.band):.0%}"
 
 
