@@ -9,7 +9,17 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from penstock.components.sinks.files import read_files
     from penstock.frontends.catalog import formats, sinks, sources, steps
-    from penstock.frontends.python import Bootstrap, EventTime, Late, Ledger, Node, Pipeline, Savepoints, Throttle
+    from penstock.frontends.python import (
+        Bootstrap,
+        EventTime,
+        Late,
+        Ledger,
+        Node,
+        Pipeline,
+        Savepoints,
+        Scale,
+        Throttle,
+    )
 
 __all__ = [
     "Bootstrap",
@@ -19,6 +29,7 @@ __all__ = [
     "Node",
     "Pipeline",
     "Savepoints",
+    "Scale",
     "Throttle",
     "__version__",
     "formats",
@@ -36,6 +47,7 @@ _PLACES = {
     "Node": "penstock.frontends.python",
     "Pipeline": "penstock.frontends.python",
     "Savepoints": "penstock.frontends.python",
+    "Scale": "penstock.frontends.python",
     "Throttle": "penstock.frontends.python",
     "formats": "penstock.frontends.catalog",
     "read_files": "penstock.components.sinks.files",

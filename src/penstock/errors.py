@@ -1226,6 +1226,29 @@ define(
     "Make the column a decimal or a double in an earlier step; nothing of the batch was kept.",
     exit_code=1,
 )
+define(
+    "HISTORY_TOO_SHORT",
+    "the history of '{name}' is too short to fit costs to: {found} batches count, and at least {least} are needed",
+    "Wait for {wait}. Batches without rows, of the first minute of a run, or with another number of cores do not "
+    "count.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "HISTORY_TOO_EVEN",
+    "the history of '{name}' does not tell what a batch costs and what a row costs: {why}",
+    "Let the load change by half: wait for a busier or a quieter hour, or stop the pipeline for some minutes, so that "
+    "larger batches follow.",
+    owner=Owner.OPERATOR,
+    exit_code=1,
+)
+define(
+    "HISTORY_MISSING",
+    "{path} holds no history of batches",
+    "Name the state folder of a pipeline that `penstock run` has run, such as `.penstock/NAME`, or a pipeline on the "
+    "server.",
+    exit_code=3,
+)
 define("CONF_NOT_ALLOWED", "Spark option '{key}' cannot be set: {reason}", "{advice}")
 define("USAGE", "{reason}", "{advice}")
 define("TESTS_MISSING", "{path} holds no tests", "Add `tests:` with `given` and `expect`.")

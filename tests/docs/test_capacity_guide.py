@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+from tests.capacity.histories import TrueCosts, history, state_folder
 from tests.docs.pages import ROOT, Block, blocks_of, project_of
 from tests.docs.test_docs import commands
 from typer.testing import CliRunner
@@ -30,11 +31,12 @@ def test_every_command_of_the_guide_runs_and_every_output_is_of_one_of_them(
     calls = [call for block in blocks if block.language == "sh" for call in commands(block.text)]
     with project_of(GUIDE, tmp_path) as folder:
         monkeypatch.chdir(folder)
+        state_folder(folder, history(TrueCosts(0.4, 50e-6), batches=900))
         outputs = [printed(call) for call in calls]
 
-    assert len(calls) == 5
+    assert len(calls) == 6
     shown = [part for block in blocks if block.language == "text" for part in block.text.split("\n\n")]
-    assert len(shown) == 11
+    assert len(shown) == 17
     for part in shown:
         assert any(part.strip("\n") in output for output in outputs), part
 

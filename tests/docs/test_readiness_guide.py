@@ -10,6 +10,7 @@ from tests.docs.pages import ROOT, blocks_of, project_of
 from tests.e2e.commands import command
 
 from penstock.doctor.registry import rules
+from penstock.doctor.running import RULES
 
 GUIDE = ROOT / "docs" / "guides" / "production-readiness.md"
 ROW = re.compile(r"^\| `([a-z-]+)` \| (\w+) \| (\w+) \| ([^|]+) \|$", re.MULTILINE)
@@ -21,6 +22,12 @@ def test_every_rule_is_in_the_guide_as_it_is() -> None:
     assert sorted((name, severity, scope) for name, severity, scope, _ in listed) == [
         (name, str(rule.severity), "production" if rule.production_only else "all") for name, rule in rules().items()
     ]
+
+
+def test_every_rule_on_running_pipelines_is_in_the_guide_as_it_is() -> None:
+    listed = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| [^|]+ \|$", GUIDE.read_text("utf-8"), re.MULTILINE)
+
+    assert listed == sorted((rule.id, str(rule.severity)) for rule in RULES)
 
 
 def test_the_guide_names_the_rules_that_are_fixed() -> None:

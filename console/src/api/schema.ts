@@ -940,6 +940,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pipelines/{name}/scaling": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Scaling
+         * @description How many cores it is advised to have, and why; earlier advice is among its events, as `scaling_advice`.
+         */
+        get: operations["get_scaling_api_v1_pipelines__name__scaling_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pipelines/{name}/start": {
         parameters: {
             query?: never;
@@ -3172,6 +3192,41 @@ export interface components {
              */
             note: string;
         };
+        /**
+         * ScalingAnswer
+         * @description What was decided last; all null while the pipeline does not run, or has no `scale`.
+         */
+        ScalingAnswer: {
+            /**
+             * Action
+             * @description What is advised. `held`: a change is due, and something speaks against it.
+             */
+            action?: ("keep" | "up" | "down" | "held") | null;
+            /**
+             * Advised
+             * @description Cores; as many as there are unless more or fewer are advised.
+             */
+            advised?: number | null;
+            /** At */
+            at?: string | null;
+            /**
+             * Configured
+             * @description Whether its file has `scale`.
+             */
+            configured: boolean;
+            /** Cores */
+            cores?: number | null;
+            /** Pipeline */
+            pipeline: string;
+            terms?: components["schemas"]["TermsAnswer"] | null;
+            /**
+             * Text
+             * @description The formula with its terms, and why.
+             */
+            text?: string | null;
+            /** Why */
+            why?: string | null;
+        };
         /** SilenceAnswer */
         SilenceAnswer: {
             /**
@@ -3338,6 +3393,61 @@ export interface components {
             /** Notices */
             notices: components["schemas"]["NoticeAnswer"][];
             role: components["schemas"]["Role"];
+        };
+        /**
+         * TermsAnswer
+         * @description The formula: load ÷ busy + lag ÷ catchUp + load × restart ÷ catchUp, in rows a second; times are in seconds.
+         */
+        TermsAnswer: {
+            /**
+             * Busy
+             * @description The share of the time in which cores should be busy.
+             */
+            busy: number;
+            /** Bylag */
+            byLag: number;
+            /** Byload */
+            byLoad: number;
+            /** Byrestart */
+            byRestart: number;
+            /**
+             * Capacity
+             * @description What the cores give now.
+             */
+            capacity: number;
+            /**
+             * Capacitythen
+             * @description What as many as are needed would give.
+             */
+            capacityThen: number;
+            /** Catchingup */
+            catchingUp: boolean;
+            /** Catchup */
+            catchUp: number;
+            /**
+             * Lag
+             * @description Rows that wait.
+             */
+            lag: number;
+            /** Load */
+            load: number;
+            /**
+             * Needed
+             * @description Cores, within the limits of `scale`.
+             */
+            needed: number;
+            /** Restart */
+            restart: number;
+            /**
+             * Unbounded
+             * @description Cores without those limits; null if no number is enough.
+             */
+            unbounded: number | null;
+            /**
+             * Wanted
+             * @description The sum of the three.
+             */
+            wanted: number;
         };
         /** TokenAnswer */
         TokenAnswer: {
@@ -10805,6 +10915,145 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["OperationAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Method Not Allowed */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    get_scaling_api_v1_pipelines__name__scaling_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScalingAnswer"];
                 };
             };
             /** @description Bad Request */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,13 @@ def register(app: typer.Typer) -> None:
 
 
 def capacity(
-    file: Annotated[Path | None, typer.Argument(help="The scenario, a YAML file. Options take its place.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The scenario, a YAML file, whose place options can take; or a pipeline that runs: its name on the "
+            "server, or its state folder."
+        ),
+    ] = None,
     pipeline: Annotated[
         Path | None,
         typer.Option("--pipeline", help="Take windows, steps and checkpoints from a pipeline instead of a scenario."),
@@ -89,9 +96,17 @@ def capacity(
         str | None, typer.Option("--outage", help="Show how an outage of this length is caught up.")
     ] = None,
     catch_up: Annotated[str | None, typer.Option("--catch-up", help="How long that may take.")] = None,
+    factor: Annotated[
+        float | None, typer.Option("--factor", help="For a pipeline that runs: also at so many times its load.")
+    ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write the picture of a machine to this file.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if the machines given are not enough, or memory is not.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit with 1 if the machines given are not enough, or memory is not; for a "
+            "pipeline that runs, if it cannot take so many times its load.",
+        ),
     ] = False,
     output: Annotated[Shape, typer.Option("--output", "-o", help="How to print.")] = Shape.table,
 ) -> None:
@@ -99,44 +114,58 @@ def capacity(
 
     The load is described by a scenario, by options, or by a pipeline and options. Options take the place of what the
     scenario says. Nothing is run.
+
+    For a pipeline that runs, costs are fitted to its batches: what each batch, row and byte takes, what the first limit
+    is, and what it can take at another load, after an outage and with other cores.
     """
+    from penstock.cli.client import name_of_a_server
+    from penstock.errors import PenstockError
+
+    given = {
+        "--rate": rate,
+        "--profile": profile,
+        "--record-size": record_size,
+        "--keys": keys,
+        "--state-size": state_size,
+        "--window": window,
+        "--slide": slide,
+        "--emit-size": emit_size,
+        "--rows": rows,
+        "--stored-size": stored_size,
+        "--stored-rows": stored_rows,
+        "--checkpoint-interval": checkpoint_interval,
+        "--checkpoint-mode": checkpoint_mode,
+        "--machines": machines,
+        "--network": network,
+        "--disks": disks,
+        "--cores": cores,
+        "--rows-per-core": rows_per_core,
+        "--emitted-rows-per-core": emitted_rows_per_core,
+        "--executor-memory": executor_memory,
+        "--container-memory": container_memory,
+        "--margin": margin,
+        "--max-lag": max_lag,
+        "--outage": outage,
+        "--catch-up": catch_up,
+    }
+    if file is not None and pipeline is None:
+        name = name_of_a_server(file)
+        if name is not None or file.is_dir():
+            if stateless or svg is not None:
+                reason = "--stateless and --svg do not go with a pipeline that runs"
+                raise PenstockError.of("USAGE", reason=reason, advice="Remove them.")
+            _fitted(file, name, given, factor, check=check, output=output)
+            return
+    if factor is not None:
+        raise PenstockError.of("USAGE", reason="--factor goes with a pipeline that runs", advice="Name one.")
     from penstock.capacity.as_json import as_json
     from penstock.capacity.estimate import estimate
     from penstock.capacity.picture import picture_of
     from penstock.capacity.svg import as_svg
-    from penstock.errors import PenstockError
     from penstock.frontends.pipeline_scenario import draft_of_pipeline
     from penstock.frontends.scenario import checked, draft_of
 
-    options = _options(
-        {
-            "--rate": rate,
-            "--profile": profile,
-            "--record-size": record_size,
-            "--keys": keys,
-            "--state-size": state_size,
-            "--window": window,
-            "--slide": slide,
-            "--emit-size": emit_size,
-            "--rows": rows,
-            "--stored-size": stored_size,
-            "--stored-rows": stored_rows,
-            "--checkpoint-interval": checkpoint_interval,
-            "--checkpoint-mode": checkpoint_mode,
-            "--machines": machines,
-            "--network": network,
-            "--disks": disks,
-            "--cores": cores,
-            "--rows-per-core": rows_per_core,
-            "--emitted-rows-per-core": emitted_rows_per_core,
-            "--executor-memory": executor_memory,
-            "--container-memory": container_memory,
-            "--margin": margin,
-            "--max-lag": max_lag,
-            "--outage": outage,
-            "--catch-up": catch_up,
-        }
-    )
+    options = _options(given)
     if pipeline is not None and file is not None:
         advice = "Give one of them; what the pipeline does not say is given by options."
         raise PenstockError.of("USAGE", reason="a scenario and --pipeline do not go together", advice=advice)
@@ -161,6 +190,21 @@ def capacity(
     if svg is not None:
         err.print(Text(f"the picture is in {svg}", "dim"))
     if check and (not found.enough or not found.fits):
+        raise typer.Exit(1)
+
+
+def _fitted(
+    place: Path, name: str | None, given: Mapping[str, Any], factor: float | None, *, check: bool, output: Shape
+) -> None:
+    from penstock.cli.capacity_fitted import as_dict, fitted_to, lines_of
+
+    found, source = fitted_to(place, given, factor, name)
+    if output is Shape.table:
+        for line in lines_of(found, source):
+            out.print(Text(line) if isinstance(line, str) else line)
+    else:
+        print_value(as_dict(found, source), output)
+    if check and not found.keeps_goals:
         raise typer.Exit(1)
 
 

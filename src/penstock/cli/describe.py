@@ -43,11 +43,13 @@ def describe(
     found["failovers"] = client.get("/failovers", pipeline=name, limit=_MOVES)["items"]
     for what in ("savepoints", "operations"):
         found[what] = client.get(f"/pipelines/{part(name)}/{what}", limit=_SAVEPOINTS)["items"]
+    found["scaling"] = client.get(f"/pipelines/{part(name)}/scaling")
     if output is not Shape.table:
         print_value(found, output)
         return
     now = utc_now()
     _print_head(found["pipeline"], found["status"], now)
+    _print_scaling(found["scaling"])
     _print_runs(found["runs"][:_RUNS], now)
     _print_exceptions(found["exceptions"][:_EXCEPTIONS], now)
     _print_alerts(found["alerts"], now)
@@ -74,6 +76,27 @@ def _print_head(pipeline: Mapping[str, Any], status: Mapping[str, Any] | None, n
     lines += _numbers(pipeline, status, now)
     for label, value in lines:
         out.print(Text.assemble((f"  {label:<11} ", "dim"), value))
+
+
+def _print_scaling(scaling: Mapping[str, Any]) -> None:
+    """The advice and its reason, of a pipeline with `scale`."""
+    if not scaling["configured"]:
+        return
+    advice, colour = _ADVICE[scaling["action"]], {"up": "yellow", "down": "cyan", "held": "red"}
+    if scaling["action"] in ("up", "down"):
+        advice = f"{scaling['cores']} → {scaling['advised']} cores advised"
+    out.print(Text.assemble((f"  {'scaling':<11} ", "dim"), (advice, colour.get(scaling["action"] or "", ""))))
+    if scaling["text"]:
+        out.print(Text(f"  {'':<11} {scaling['text']}", "dim"))
+
+
+_ADVICE = {
+    None: "nothing is advised before it runs",
+    "keep": "no change advised",
+    "held": "a change is due, and not advised now",
+    "up": "",
+    "down": "",
+}
 
 
 def _numbers(pipeline: Mapping[str, Any], status: Mapping[str, Any] | None, now: dt.datetime) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`penstock doctor FILE`: whether a pipeline is ready to run for months, and what to do before it does."""
+"""`penstock doctor FILE|NAME`: whether a pipeline is ready to run for months, and what to do before it does."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.text import Text
 from penstock.cli.output import Format, counted, near, out, print_json
 
 if TYPE_CHECKING:
+    from penstock.cli.client import Client
     from penstock.doctor.diagnose import Diagnosis
     from penstock.doctor.findings import Finding
     from penstock.doctor.repair import Repair
@@ -32,7 +33,13 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    files: Annotated[list[Path], typer.Argument(help="Pipelines: .yaml, .sql or .py files.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Pipelines: .yaml, .sql or .py files, or names of pipelines on the server."),
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All pipelines of the server that are meant to run.", show_default=False)
+    ] = False,
     fix: Annotated[
         bool, typer.Option("--fix", help="Write the safe fixes into the file; only YAML files are changed.")
     ] = False,
@@ -44,19 +51,19 @@ def doctor(
     ] = None,
     output: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.text,
 ) -> None:
-    """Check whether pipelines are ready for production, without running them.
+    """Check whether pipelines are ready for production, and how those on the server run.
 
     Looks for what goes wrong after weeks rather than at once: state without a bound, rows that are skipped silently,
     secrets in files, sinks that store twice, alerts that never help. Each finding says why it matters, what was found,
-    and what to do. No server is asked, and Spark is not started. Ends with 0 if nothing is as bad as `--fail-on`, with
-    1 if something is, and with 2 if a file is invalid; then only the errors of `validate` are shown.
-    """
-    from penstock.doctor.diagnose import diagnose
-    from penstock.doctor.findings import Severity
-    from penstock.doctor.state_folder import look_at
+    and what to do. For a file no server is asked, and Spark is not started. For a pipeline on the server, its file as
+    the server has it is checked, and how it runs: lag, growing state, slow checkpoints, rows that do not add up.
 
-    state = None if state_dir is None else look_at(state_dir)
-    diagnoses = [diagnose(file, state) for file in files]
+    Ends with 0 if nothing is as bad as `--fail-on`, with 1 if something is, and with 2 if a file is invalid; then only
+    the errors of `validate` are shown.
+    """
+    from penstock.doctor.findings import Severity
+
+    diagnoses = _diagnoses(files or [], all_=all_, fix=fix, state_dir=state_dir)
     repairs = [_repaired(diagnosis) if fix and diagnosis.valid else None for diagnosis in diagnoses]
     looked_at = list(zip(diagnoses, repairs, strict=True))
     left = [finding for diagnosis, repair in looked_at for finding in _left(diagnosis, repair)]
@@ -75,6 +82,38 @@ def doctor(
         raise typer.Exit(2)
     if any(finding.severity.reaches(Severity(fail_on)) for finding in left):
         raise typer.Exit(1)
+
+
+def _diagnoses(files: Sequence[Path], *, all_: bool, fix: bool, state_dir: Path | None) -> list[Diagnosis]:
+    from penstock.cli.client import connected, name_of_a_server
+    from penstock.doctor.diagnose import diagnose
+    from penstock.doctor.state_folder import look_at
+    from penstock.errors import PenstockError
+
+    if not files and not all_:
+        advice = "Name files or pipelines, or give --all for all pipelines of the server."
+        raise PenstockError.of("USAGE", reason="nothing to check", advice=advice)
+    state = None if state_dir is None else look_at(state_dir)
+    names = [name_of_a_server(file) for file in files]
+    if fix and (all_ or any(names)):
+        reason = "--fix writes into files, and a pipeline on the server has none here"
+        raise PenstockError.of("USAGE", reason=reason, advice="Fix its file, and apply it.")
+    client = connected() if all_ or any(names) else None
+    found = []
+    for file, name in zip(files, names, strict=True):
+        found.append(diagnose(file, state) if client is None or name is None else _on_server(client, name))
+    if client is not None and all_:
+        from penstock.cli.doctor_running import names_of_all
+
+        found += [_on_server(client, name) for name in names_of_all(client) if name not in names]
+    return found
+
+
+def _on_server(client: Client, name: str) -> Diagnosis:
+    from penstock.cli.doctor_running import diagnose_on_server
+    from penstock.cli.listing import utc_now
+
+    return diagnose_on_server(client, name, utc_now())
 
 
 def _repaired(diagnosis: Diagnosis) -> Repair:
@@ -114,7 +153,8 @@ def _colour(findings: Sequence[Finding]) -> str:
 def _text(finding: Finding, fixed: bool, refused: str | None) -> Text:
     colour, place = _COLOURS[finding.severity], finding.location
     text = Text()
-    text.append(f"{near(place.file)}:{place.line}:{place.column}: ", "bold")
+    where = f"{near(place.file)}:{place.line}:{place.column}: " if place.line else f"{place.file}: "
+    text.append(where, "bold")
     text.append(f"{finding.severity}", f"bold {colour}")
     text.append(f"[{finding.code}] ", colour)
     text.append(finding.message)

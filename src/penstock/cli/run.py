@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.output import out
 from penstock.cli.spark_options import Conf, DriverMemory, Master, Packages, parsed_conf
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.engine.progress import Status
 
 
 def register(app: typer.Typer) -> None:
@@ -54,6 +57,7 @@ def run(
     from penstock.runner.distant import restore_from
     from penstock.runner.loop import RunOptions, state_path
     from penstock.runner.loop import run as run_pipeline
+    from penstock.runner.report import BatchHistory
 
     if (fork or keep_rows) and restore is None:
         option = "--fork" if fork else "--keep-rows"
@@ -73,6 +77,12 @@ def run(
         restore_from(loaded, state_path(loaded, options), restore, fork=fork, keep_rows=keep_rows)
     elif restore is not None:
         options = replace(options, restore=find(restore, state_path(loaded, options)))
+    history = BatchHistory(loaded, state_path(loaded, options), master)
     with view_for(out, master) as view:
-        status = run_pipeline(loaded, options, view.show)
+
+        def watch(status: Status) -> None:
+            history.note(status)
+            view.show(status)
+
+        status = run_pipeline(loaded, options, watch)
     view.summary(status, dt.datetime.now(dt.UTC))

@@ -27,6 +27,7 @@ from penstock.control.api.listen import listen
 from penstock.control.api.services import Services
 from penstock.control.auth.oidc import Oidc, login_key
 from penstock.control.auth.tokens import ensure_admin
+from penstock.control.autoscale.service import ScalingService
 from penstock.control.bench import Bench
 from penstock.control.cleaning import Removed, remove_some
 from penstock.control.clock import Clock
@@ -142,6 +143,7 @@ class PenstockServer:
         self.alerts = AlertService(
             self.store, self._seen, config.notify, self.clock, acts=self._acts, channels_of=self._channels_of
         )
+        self.scaling = ScalingService(self.store, self.supervisor.live, config.targets, self.clock, acts=self._acts)
         self.services = Services(
             self.store,
             config,
@@ -152,6 +154,7 @@ class PenstockServer:
             reclaim=hook.tell,
             withdraw=hook.withdraw,
             metrics=self._metrics,
+            scaling=self.scaling.decision,
             troubles=self.troubles,
             oidc=None
             if config.oidc is None
@@ -168,6 +171,7 @@ class PenstockServer:
         AppStatus.should_exit = False
         keeper = _Keeper(self.store, config, self.clock, folder)
         self._thread("alerts", self.alerts.run, self.alerts.end)
+        self._thread("scaling", self.scaling.run, self.scaling.end)
         self._thread("keeper", keeper.run, keeper.end)
         self._thread("disk use", self.disk.run, self.disk.end)
         self._thread("supervisor", self.supervisor.run, self.supervisor.end)
@@ -297,6 +301,8 @@ class PenstockServer:
             found.append(self.lease.trouble)
         if self.alerts.trouble is not None:
             found.append("alerts are not evaluated")
+        if self.scaling.trouble is not None:
+            found.append("scaling is not evaluated")
         return found
 
 

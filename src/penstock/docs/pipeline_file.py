@@ -9,6 +9,7 @@ from penstock.spec import pipeline as spec
 from penstock.spec.alerts import DEFAULTS, Alert
 from penstock.spec.conditions import MEASURES, Condition
 from penstock.spec.fields import Config
+from penstock.spec.scale import ScaleSettings
 from penstock.spec.secrets import SecretRef
 from penstock.spec.units import Duration, Size
 
@@ -33,6 +34,7 @@ def pipeline_file_page() -> str:
         ("Restart", "`run.restart`.", spec.RestartSettings, {}),
         ("Ledger", "`ledger`.", spec.LedgerSettings, {}),
         ("Savepoints", "`savepoints`.", spec.SavepointSettings, {}),
+        ("Scale", "`scale`; see [the guide](../guides/autoscaling.md).", ScaleSettings, {}),
         (
             "Alert",
             "An entry of `alerts`, which is a list; see [Conditions](#conditions) and "

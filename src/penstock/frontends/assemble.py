@@ -20,6 +20,7 @@ from penstock.spec import pipeline as spec
 from penstock.spec.alerts import Alert
 from penstock.spec.fields import Config
 from penstock.spec.location import Path_, PipelineFile, Places
+from penstock.spec.scale import ScaleSettings
 from penstock.spec.secrets import references, texts
 
 TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
@@ -34,6 +35,7 @@ SPEC_KEYS = (
     "run",
     "ledger",
     "savepoints",
+    "scale",
     "alerts",
     "tests",
 )
@@ -110,6 +112,7 @@ class _Assembly:
             "run": self._settings(spec.RunSettings, body, "run") or spec.RunSettings(),
             "ledger": self._settings(spec.LedgerSettings, body, "ledger") or spec.LedgerSettings(),
             "savepoints": self._settings(spec.SavepointSettings, body, "savepoints") or spec.SavepointSettings(),
+            "scale": None if body.get("scale") is None else self._settings(ScaleSettings, body, "scale"),
             "alerts": self._alerts(body),
             "tests": tuple(self._listed(spec.TestCase, body, "tests", "Start each test with `- name:`.").values()),
         }

@@ -11,13 +11,14 @@ from penstock.components.registry import all_components, components
 from penstock.spec import pipeline as spec
 from penstock.spec.alerts import Alert
 from penstock.spec.fields import Config
+from penstock.spec.scale import ScaleSettings
 from penstock.spec.schema import Schema
 from penstock.spec.units import Duration, Size
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SETTINGS: tuple[type[Config], ...] = (
     spec.EventTime, spec.Throttle, spec.LatePolicy, spec.StateSettings, spec.RestartSettings, spec.RunSettings,
-    spec.LedgerSettings, spec.SavepointSettings, Alert, spec.TestCase,
+    spec.LedgerSettings, spec.SavepointSettings, ScaleSettings, Alert, spec.TestCase,
 )  # fmt: skip
 
 
@@ -91,6 +92,7 @@ class _Parts:
                 "run": _or_nothing(self.references[spec.RunSettings], fields["run"].description),
                 "ledger": _or_nothing(self.references[spec.LedgerSettings], fields["ledger"].description),
                 "savepoints": _or_nothing(self.references[spec.SavepointSettings], fields["savepoints"].description),
+                "scale": _or_nothing(self.references[ScaleSettings], fields["scale"].description),
                 "alerts": _or_nothing({"type": "array", "items": self.references[Alert]}, fields["alerts"].description),
                 "tests": _or_nothing(
                     {"type": "array", "items": self.references[spec.TestCase]}, fields["tests"].description

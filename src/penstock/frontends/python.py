@@ -21,6 +21,7 @@ from penstock.spec.alerts import Alert, AlertSeverity
 from penstock.spec.conditions import Condition
 from penstock.spec.fields import Config
 from penstock.spec.location import Path_, PipelineFile, Places
+from penstock.spec.scale import ScaleSettings
 from penstock.spec.units import Duration
 
 Rows = Sequence[Mapping[str, Any]]
@@ -90,6 +91,30 @@ def Savepoints(*, every: str | Duration | None = None, keep: int | None = None) 
     return cast(spec.SavepointSettings, build_config(spec.SavepointSettings, arguments))
 
 
+def Scale(
+    *,
+    min: int,
+    max: int,
+    utilisation: float | None = None,
+    catch_up: str | Duration | None = None,
+    stabilisation: str | Duration | None = None,
+    down_after: str | Duration | None = None,
+    max_per_day: int | None = None,
+    excluded: Sequence[str] | None = None,
+) -> ScaleSettings:
+    """Between how many cores a pipeline may be scaled, and by which rules."""
+    rules = {
+        "utilisation": utilisation,
+        "catch_up": catch_up,
+        "stabilisation": stabilisation,
+        "down_after": down_after,
+        "max_per_day": max_per_day,
+        "excluded": None if excluded is None else tuple(excluded),
+    }
+    given = {key: value for key, value in rules.items() if value is not None}
+    return cast(ScaleSettings, build_config(ScaleSettings, {"min": min, "max": max, **given}))
+
+
 class Node:
     """A source or step of a pipeline under construction; its methods add what reads from it."""
 
@@ -135,6 +160,7 @@ class Pipeline:
         late: LateRows | None = None,
         ledger: spec.LedgerSettings | None = None,
         savepoints: spec.SavepointSettings | None = None,
+        scale: ScaleSettings | None = None,
     ) -> None:
         place = calling_place()
         metadata: dict[str, Any] = {"name": name}
@@ -161,6 +187,8 @@ class Pipeline:
             self._spec["ledger"] = ledger
         if savepoints is not None:
             self._spec["savepoints"] = savepoints
+        if scale is not None:
+            self._spec["scale"] = scale
 
     def source(
         self,

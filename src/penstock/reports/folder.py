@@ -114,13 +114,13 @@ class RunFolder(ReportFolder):
     def write_end(self, end: RunEnd) -> None:
         self._write("end.json", end, lasting=True)
 
-    def add_batch(self, line: BatchLine) -> None:
+    def add_batch(self, line: BatchLine, parts_kept: int | None = None) -> None:
         """Appends a batch; the newest part is closed once it is large, and the oldest goes if there are too many."""
         parts = self._parts()
         last = parts[-1] if parts else 0
         if parts and self._part(last).stat().st_size >= PART_BYTES:
             last += 1
-            for old in parts[: max(len(parts) + 1 - PARTS_KEPT, 0)]:
+            for old in parts[: max(len(parts) + 1 - (parts_kept or PARTS_KEPT), 0)]:
                 self._part(old).unlink(missing_ok=True)
         with self._part(last).open("ab") as file:
             file.write(json.dumps(plain(line), separators=(",", ":")).encode() + b"\n")

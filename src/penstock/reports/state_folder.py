@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from penstock.reports.inside import names_inside, read_inside
 from penstock.reports.version import Version
 
 IDENTITY = "pipeline.json"
+HISTORY = "history"
+"""The folder below it with a line for each batch, of a pipeline that no server keeps the history of."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +50,44 @@ def state_partitions(checkpoint: Path) -> int | None:
     conf = json.loads(text.splitlines()[1]).get("conf", {})
     found = conf.get("spark.sql.shuffle.partitions")
     return int(found) if found is not None else None
+
+
+class StateWrites:
+    """How many bytes of state each batch writes into a checkpoint. Which stores there are is found once."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._state = checkpoint / "state"
+        self._stores: tuple[str, ...] = ()
+
+    def of(self, batch: int) -> int | None:
+        """None if the batch keeps no state, or none that can be seen from here."""
+        self._stores = self._stores or tuple(_stores(self._state))
+        sizes = [_size(f"{store}/{batch + 1}.changelog") for store in self._stores]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if known else None
+
+
+def _stores(state: Path) -> Iterator[str]:
+    """The folders below OPERATOR/PARTITION, or that folder itself, in which Spark logs changes of state."""
+    for operator in _folders(str(state)):
+        for partition in _folders(operator):
+            named = [store for store in _folders(partition) if os.path.basename(store) not in _NO_STORES]
+            yield from named or [partition]
+
+
+_NO_STORES = ("SSTs", "logs", "archive", "_metadata")
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as found:
+            return sorted(entry.path for entry in found if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path, follow_symlinks=False).st_size
+    except OSError:
+        return None

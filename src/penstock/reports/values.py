@@ -125,6 +125,12 @@ class BatchLine:
     sink_retries: Mapping[str, int] = field(default_factory=dict)
     balanced: bool = True
     """Whether every row that came in is accounted for."""
+    epoch: int = 0
+    """The run that it belongs to, as its state counts them; 0 if it was reported by an earlier version."""
+    cores: int | None = None
+    """Cores of the run, if its master says how many."""
+    written_bytes: int | None = None
+    """Bytes of state that it wrote into the checkpoint; None if that cannot be seen."""
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,19 @@ from pathlib import Path
 
 from penstock.engine.balance import imbalances
 from penstock.engine.progress import Ended, Status
+from penstock.engine.session import cores
 from penstock.graph.build import build
 from penstock.graph.nodes import Graph
 from penstock.reports.folder import RunFolder
 from penstock.reports.processes import birth
+from penstock.reports.state_folder import HISTORY, StateWrites
 from penstock.reports.values import BacklogReport, BatchLine, HistoryReport, LastBatch, RunOrder, RunStatus
 from penstock.spec.location import PipelineFile
 
 BEAT_SECONDS = 0.5
 _MEASURE_SECONDS = 30.0
+_PARTS_KEPT = 4
+"""Some 25,000 batches."""
 Clock = Callable[[], dt.datetime]
 
 
@@ -38,6 +42,8 @@ class Reporter:
         self.folder = folder
         self._now = now
         self._state = Path(order.state_dir)
+        self._writes = StateWrites(self._state / "checkpoint")
+        self._cores = known_cores(order.master)
         self._file: PipelineFile | None = None
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -63,7 +69,7 @@ class Reporter:
         for ended in status.ended:
             # A full disk must not end the run; the ledger has the batch all the same.
             with suppress(OSError):
-                self.folder.add_batch(batch_line(ended, self._graph))
+                self.folder.add_batch(batch_line(ended, self._graph, self._cores, self._writes))
         self._note(**_changed(status), turned_at=self._now())
 
     def end(self, phase: str | None = None) -> None:
@@ -102,8 +108,31 @@ class Reporter:
             work()
 
 
-def batch_line(ended: Ended, graph: Graph) -> BatchLine:
-    """The line of a batch, from what Spark reports and what the ledger holds."""
+class BatchHistory:
+    """Keeps a line for each batch in the state folder, for a run of which no server keeps the history."""
+
+    def __init__(self, file: PipelineFile, state: Path, master: str) -> None:
+        self._graph = build(file)
+        self._folder = RunFolder(state / HISTORY)
+        self._writes = StateWrites(state / "checkpoint")
+        self._cores = known_cores(master)
+
+    def note(self, status: Status) -> None:
+        for ended in status.ended:
+            # A full disk must not end the run; the ledger has the batch all the same.
+            with suppress(OSError):
+                self._folder.path.mkdir(exist_ok=True)
+                line = batch_line(ended, self._graph, self._cores, self._writes)
+                self._folder.add_batch(line, _PARTS_KEPT)
+
+
+def known_cores(master: str) -> int | None:
+    """How many cores a run has; None if its master is a cluster, which may give it more and take them back."""
+    return cores(master) if master.startswith("local") else None
+
+
+def batch_line(ended: Ended, graph: Graph, cores: int | None = None, writes: StateWrites | None = None) -> BatchLine:
+    """The line of a batch, from what Spark reports, what the ledger holds and what lies in the checkpoint."""
     report, entry = ended.report, ended.entry
     return BatchLine(
         batch=report.batch,
@@ -121,6 +150,9 @@ def batch_line(ended: Ended, graph: Graph) -> BatchLine:
         sink_ms=report.sink_ms,
         sink_retries=report.sink_retries,
         balanced=not imbalances(graph, entry),
+        epoch=entry.epoch,
+        cores=cores,
+        written_bytes=None if writes is None else writes.of(report.batch),
     )
 
 

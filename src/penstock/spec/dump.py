@@ -31,6 +31,8 @@ def as_document(pipeline: Pipeline) -> dict[str, Any]:
         settings: Config = getattr(pipeline, key)
         if written := _written(settings):
             body[key] = written
+    if pipeline.scale is not None:
+        body["scale"] = _written(pipeline.scale)
     if pipeline.alerts:
         body["alerts"] = [_written(alert) for alert in pipeline.alerts]
     if pipeline.tests:

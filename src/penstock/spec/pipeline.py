@@ -11,6 +11,7 @@ from pydantic import SerializeAsAny, ValidationInfo, field_validator
 
 from penstock.spec.alerts import Alert
 from penstock.spec.fields import Change, Config, field, unfit
+from penstock.spec.scale import ScaleSettings
 from penstock.spec.units import Duration
 
 API_VERSION = "penstock/v1"
@@ -277,6 +278,9 @@ class Pipeline(Config):
     ledger: LedgerSettings = field(LedgerSettings(), doc="What the ledger keeps.", change=Change.RESTART)
     savepoints: SavepointSettings = field(
         SavepointSettings(), doc="Savepoints that the pipeline takes by itself.", change=Change.RESTART
+    )
+    scale: ScaleSettings | None = field(
+        None, doc="Between how many cores it may be scaled, and by which rules.", change=Change.NOTHING
     )
     alerts: tuple[Alert, ...] = field(
         (),

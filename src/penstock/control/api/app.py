@@ -36,6 +36,7 @@ from penstock.control.api.routes import (
     remembered,
     rows,
     savepoints,
+    scaling,
     targets,
 )
 from penstock.control.api.services import Services
@@ -67,7 +68,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.streams = Counter[str]()
     guarded = (
         *(pipelines, savepoints, operations, cutover, remembered, rows, apply, drafts),
-        *(history, charts, live, alerts, access, projects, targets, reference),
+        *(history, charts, live, alerts, scaling, access, projects, targets, reference),
     )
     further = (health.router, health.guarded, login.router, login.guarded, console.router)
     for router in (*(part.router for part in guarded), *further):

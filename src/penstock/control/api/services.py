@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from penstock.capacity.autoscale.decide import Decision
 from penstock.control.api.queues import Queues
 from penstock.control.api.rates import RequestRates
 from penstock.control.api.readiness import Readiness
@@ -107,6 +108,8 @@ class Services:
     """Tells that a target stays after all."""
     metrics: Callable[[], bytes] = bytes
     """The metrics, as Prometheus reads them."""
+    scaling: Callable[[str], Decision | None] = _unknown
+    """What was decided last of how many cores a pipeline should have."""
     troubles: Callable[[], list[str]] = list
     """Why the server is not ready, beside its store."""
     oidc: Oidc | None = None

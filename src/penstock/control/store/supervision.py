@@ -158,6 +158,7 @@ def numbers(batch: BatchOf) -> history.BatchNumbers:
     by_node |= {"filtered": line.filtered, "phases_ms": line.phases_ms, "sink_ms": line.sink_ms}
     by_node |= {"sink_retries": line.sink_retries}
     details: dict[str, Any] = {key: dict(value) for key, value in by_node.items() if value}
+    details |= {key: value for key in ("cores", "written_bytes") if (value := getattr(line, key)) is not None}
     return history.BatchNumbers(
         pipeline=batch.pipeline,
         run=batch.run,

@@ -1,0 +1,1 @@
+"""Advises how many cores pipelines should have, from what their runs report."""
