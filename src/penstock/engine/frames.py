@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.components.base import (
     ERROR,
@@ -81,6 +81,9 @@ class CarriedStep:
 
 class FrameBuilder:
     """Frames by node name. Building runs no job; a node's frame may raise what Spark's analyser raises."""
+
+    reads_once: ClassVar[bool] = False
+    """Whether the query reads each source once, whoever needs its rows."""
 
     def __init__(
         self,

@@ -341,4 +341,6 @@ def _grafts(before: Graph, after: Graph, kept: Mapping[str, str], changes: Seque
         return True
     old, new = before.file.pipeline, after.file.pipeline
     held = {step.name for step in old.steps if _has_state(step, facts)}
-    return moves(flow(before, held), flow(after, stateful_steps(old, new, kept, facts)), kept)
+    once = new.state.store == "chunks"
+    now = stateful_steps(old, new, kept, facts)
+    return moves(flow(before, held, once=once), flow(after, now, once=once), kept)

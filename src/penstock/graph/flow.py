@@ -76,14 +76,27 @@ class _Tree:
     below: tuple[_Tree, ...] = ()
 
 
-def flow(graph: Graph, stateful: Collection[str]) -> Flow:
-    """How rows flow if these steps keep state."""
+def flow(graph: Graph, stateful: Collection[str], *, once: bool = False) -> Flow:
+    """How rows flow if these steps keep state; with `once`, as where kernels run on the batch."""
+    if once:
+        return _flow_once(graph, set(stateful))
     trunk = choose_trunk(graph, stateful, early=sifts_results(graph, stateful))
     building = _Building(graph)
     ends = building.apart(trunk, (OUT,))
     operators = tuple(tree.node for end in ends for tree in _walk(end) if tree.node in stateful)
     streams = [stream for end in ends for stream in _streams(graph, end, set(stateful), _sinks(graph, end.node))]
     return Flow(operators, tuple(streams))
+
+
+def _flow_once(graph: Graph, stateful: set[str]) -> Flow:
+    """Each source is read once, and state is found by the name of its step, so that their order says nothing."""
+    used = {name for sink in graph.of_kind("sink") for name in graph.ancestors(sink.name)}
+    streams = []
+    for source in graph.of_kind("source"):
+        if source.name in used:
+            steps = {name for name in used & stateful if source.name in graph.ancestors(name)}
+            streams.append(Stream(stream_name(source.name), source.name, frozenset(steps) | _sinks(graph, source.name)))
+    return Flow(tuple(sorted(used & stateful)), tuple(streams))
 
 
 def _walk(tree: _Tree) -> Iterator[_Tree]:

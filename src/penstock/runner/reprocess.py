@@ -40,6 +40,7 @@ from penstock.engine.reprocessing.plan import (
 )
 from penstock.engine.savepoints.places import read_savepoint
 from penstock.engine.savepoints.restore import examine, restore
+from penstock.engine.stage.choose import refuse_chunks
 from penstock.engine.state.buckets import buckets_of
 from penstock.engine.statedir import StateDir, read_identity, refuse_foreign
 from penstock.errors import PenstockError, Severity
@@ -277,6 +278,7 @@ class Reprocessing(Course):
             graft(self.spark, state, self.graph, verdict, steps, self.wanted.savepoint)
 
     def _analyse(self, histories: Mapping[str, History]) -> Analysed:
+        refuse_chunks(self.state.checkpoint, "reprocessing from a savepoint")
         buckets = buckets_of(self.spark, self.state)
         kind = partial(_UpTo, until=self.reading.until)
         found = analyse(

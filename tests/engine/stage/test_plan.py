@@ -8,9 +8,12 @@ import pytest
 
 from penstock.engine.stage.plan import StagePlan, stage_plan
 from penstock.graph.build import build
+from penstock.graph.flow import flow, origins
 
 if TYPE_CHECKING:
     from tests.conftest import Project
+
+    from penstock.graph.nodes import Graph
 
 SOURCE = "{generator: {dataset: page_views, rows: 1}, eventTime: {column: ts}}"
 WINDOW = "window: {size: 1 minute, values: {n: count(*)}}"
@@ -68,3 +71,20 @@ def test_sources_and_steps_that_no_sink_reads_are_left_out(project: Project) -> 
 def test_a_kernel_whose_input_needs_care_gets_it_from_the_batch(project: Project) -> None:
     plan = planned(project, "s", {"w": f"from: s, {WINDOW}", "x": f"from: s, {WINDOW}"}, {"o": "w", "p": "x"}, "w")
     assert (plan.direct, plan.rows) == (frozenset({"x"}), frozenset({"s"}))
+
+
+def test_a_change_that_shares_a_source_moves_no_positions_where_it_is_read_once(project: Project) -> None:
+    def of(steps: dict[str, str]) -> Graph:
+        body = f"sources:\n  s: {SOURCE}\nsteps:\n"
+        body += "".join(f"  {name}: {{{text}}}\n" for name, text in steps.items())
+        body += "sinks:\n" + "".join(f"  {name}_out: {{from: {name}, {SINK}}}\n" for name in steps)
+        return build(project.load(body))
+
+    one, two = {"w": f"from: s, {WINDOW}"}, {"w": f"from: s, {WINDOW}", "x": f"from: s, {WINDOW}"}
+    names = {"s": "s", "w": "w"}
+    once = [flow(of(steps), set(steps), once=True) for steps in (one, two)]
+    assert [stream.name for found in once for stream in found.streams] == ["s", "s"]
+    assert origins(*once, names) == {"s": frozenset({"s"})}
+    assert once[1].operators == ("w", "x")
+    apart = flow(of(two), set(two))
+    assert sorted(stream.name for stream in apart.streams) != ["s"]

@@ -59,10 +59,11 @@ def judge(version: Version, graph: Graph, analysed: Analysed) -> Verdict | None:
         return None
     now = version_of(graph, analysed, version)
     found = plan(before, graph, facts_of(version))
+    once = analysed.builder.reads_once
     return Verdict(
         found,
-        flow(before, version.stateful),
-        flow(graph, now.stateful),
+        flow(before, version.stateful, once=once),
+        flow(graph, now.stateful, once=once),
         now,
         frozenset(version.stateful),
         _lost(found, version, analysed),

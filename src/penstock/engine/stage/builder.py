@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.components.base import Carried, Step, StepContext, stream_name
 from penstock.components.shared.arrow import in_arrow
@@ -65,6 +65,8 @@ class _Marked:
 
 class StageBuilder(FrameBuilder):
     """Kernels stand in the frames by the columns of what they give only; such a frame is never computed."""
+
+    reads_once: ClassVar[bool] = True
 
     def __init__(
         self,
