@@ -48,7 +48,8 @@ def case_from(values: dict[str, Any]) -> Case:
     return Case(**kept, limits=Limits(**values["limits"]), contenders=tuple(values["contenders"]))
 
 
-ALL = ("penstock", "spark", "flink hashmap", "flink rocksdb")
+CHUNKS = "penstock chunks"
+ALL = ("penstock", CHUNKS, "spark", "flink hashmap", "flink rocksdb")
 CASES = (
     Case("1-window", "1 tumbling window", "windows", limits=Limits(0.25, 900, 200), contenders=ALL),
     Case("4-windows", "4 tumbling windows on one source", "windows", windows=4, contenders=ALL),
@@ -56,9 +57,9 @@ CASES = (
          contenders=ALL),
     Case("stateless", "a filter", "stateless", limits=Limits(0.20), contenders=("penstock", "spark", "flink hashmap")),
     Case("idle", "a window over files, of which none comes", "idle", rate=0, limits=Limits(0.02),
-         contenders=("penstock", "spark", "flink hashmap")),
+         contenders=("penstock", CHUNKS, "spark", "flink hashmap")),
     Case("rolling", "10,000 rows/s, rolling 1 h with distinct", "rolling", rate=10_000, keys=10_000,
-         limits=Limits(0.6, 1500), contenders=("penstock", "flink hashmap", "flink rocksdb")),
+         limits=Limits(0.6, 1500), contenders=("penstock", CHUNKS, "flink hashmap", "flink rocksdb")),
 )  # fmt: skip
 START_UP = "start-up"
 CASE_NAMES = (*(case.name for case in CASES), START_UP)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.contender import Failed
 from benchmarks.environments import python_of
-from benchmarks.floor.cases import Case
+from benchmarks.floor.cases import CHUNKS, Case
 from benchmarks.floor.pipeline_files import pipeline_file
 from penstock.reports.folder import RunFolder
 from penstock.reports.values import RunOrder
@@ -59,9 +59,12 @@ class Contender(ABC):
 class Penstock(Contender):
     """A run as the server starts one: it reports into files."""
 
+    store: str | None = None
+    """Where state is kept, if not where Penstock keeps it by default."""
+
     def command(self) -> list[str]:
         file, self.run = self.folder / "pipeline.yaml", RunFolder(self.folder / "run")
-        file.write_text(pipeline_file(self.case), "utf-8")
+        file.write_text(pipeline_file(self.case, self.store), "utf-8")
         self.run.make()
         self.run.write_order(
             RunOrder("r000000000000", "floor", 1, str(file), str(self.folder), str(self.folder / "state"),
@@ -81,6 +84,12 @@ class Penstock(Contender):
 
     def has_results(self) -> bool:
         return any(rows for line in self.run.read_batches()[0] for rows in line.rows_out.values())
+
+
+class PenstockChunks(Penstock):
+    """The same with state in chunk files."""
+
+    store = "chunks"
 
 
 class Spark(Contender):
@@ -126,6 +135,7 @@ class FlinkRocksdb(Flink):
 
 CONTENDERS: dict[str, Callable[[Case, Path], Contender]] = {
     "penstock": Penstock,
+    CHUNKS: PenstockChunks,
     "spark": Spark,
     "flink hashmap": Flink,
     "flink rocksdb": FlinkRocksdb,

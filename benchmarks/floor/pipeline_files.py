@@ -11,7 +11,7 @@ kind: Pipeline
 metadata: {{name: floor}}
 spec:
   run: {{trigger: 1 second}}
-  sources:
+{state}  sources:
     views:
 {source}
       eventTime: {{column: ts, maxDelay: 2 seconds}}
@@ -25,13 +25,14 @@ _FILES = '      files: {{path: ./in}}\n      format: {{json: {{schema: "{schema}
 _ROLLING = "rolling: {over: 1 hour, by: [user], values: {n: count(*), articles: count_distinct(article)}}"
 
 
-def pipeline_file(case: Case) -> str:
-    """YAML; relative paths start beside the file: rows of files in `in`, results below `out`."""
+def pipeline_file(case: Case, store: str | None = None) -> str:
+    """YAML with state in this store. Relative paths start beside the file: rows of files in `in`, results below `out`."""
     from_files = case.kind in ("idle", "history")
     source = _FILES.format(schema=FILES_SCHEMA) if from_files else _GENERATOR.format(rate=case.rate, keys=case.keys)
     steps = _steps(case)
     sinks = {name: _sink(case, name) for name in steps}
     return _HEAD.format(
+        state="" if store is None else f"  state: {{store: {store}}}\n",
         source=source,
         steps="\n".join(f"    {name}: {{from: views, {step}}}" for name, step in steps.items()),
         sinks="\n".join(f"    {name}_out: {{from: {name}, {sink}}}" for name, sink in sinks.items()),
@@ -41,6 +42,7 @@ def pipeline_file(case: Case) -> str:
 def start_up_file() -> str:
     """A pipeline over one small file, whose first result is the first file in `out`."""
     return _HEAD.format(
+        state="",
         source=_FILES.format(schema=FILES_SCHEMA),
         steps="    slow: {from: views, filter: ms > 100}",
         sinks="    slow_out: {from: slow, files: {path: ./out}}",

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.floor.cases import CASES, Case
+from benchmarks.floor.cases import CASES, CHUNKS, Case
 from benchmarks.floor.measurement import Cost
 from benchmarks.floor.start_up import COMMANDS, Medians, Start
 from benchmarks.floor.start_up import figures as start_figures
 
 PENSTOCK = "penstock"
+OWN = (PENSTOCK, CHUNKS)
+"""Penstock in the ways it is measured."""
 Ratio = tuple[float, float]
 """Cores and memory of Penstock over those of another."""
 
@@ -53,17 +55,22 @@ class Results:
     @property
     def right(self) -> bool:
         """Penstock has done all it was to do."""
-        failed = any(failure.contender == PENSTOCK for failure in self.failures)
+        failed = any(failure.contender in OWN for failure in self.failures)
         starved = any(
             cost.rows == 0
             for case, found in self.costs.items()
             for name, cost in found.items()
-            if name == PENSTOCK and case != "idle"
+            if name in OWN and case != "idle"
         )
         return not (failed or starved)
 
     def checks(self) -> list[Check]:
-        found = [check for case in CASES for check in _checks(case, self.costs.get(case.name, {}).get(PENSTOCK))]
+        found = [
+            check
+            for case in CASES
+            for name in OWN
+            for check in _checks(case, self.costs.get(case.name, {}).get(name), "" if name == PENSTOCK else ", chunks")
+        ]
         for command in COMMANDS:
             if command.limit is not None and command.name in self.starts:
                 medians = Medians.of(self.starts[command.name])
@@ -103,7 +110,7 @@ def ratios(costs: Mapping[str, Cost]) -> dict[str, Ratio]:
     }
 
 
-def _checks(case: Case, cost: Cost | None) -> Iterator[Check]:
+def _checks(case: Case, cost: Cost | None, way: str) -> Iterator[Check]:
     if cost is None:
         return
     for what, limit, reached in (
@@ -112,4 +119,4 @@ def _checks(case: Case, cost: Cost | None) -> Iterator[Check]:
         ("ms a batch", case.limits.batch_ms, cost.batch_quantile(50)),
     ):
         if limit is not None:
-            yield Check(case.name, what, limit, reached)
+            yield Check(f"{case.name}{way}", what, limit, reached)

@@ -82,9 +82,9 @@ def test_a_change_that_shares_a_source_moves_no_positions_where_it_is_read_once(
 
     one, two = {"w": f"from: s, {WINDOW}"}, {"w": f"from: s, {WINDOW}", "x": f"from: s, {WINDOW}"}
     names = {"s": "s", "w": "w"}
-    once = [flow(of(steps), set(steps), once=True) for steps in (one, two)]
-    assert [stream.name for found in once for stream in found.streams] == ["s", "s"]
-    assert origins(*once, names) == {"s": frozenset({"s"})}
-    assert once[1].operators == ("w", "x")
+    before, after = (flow(of(steps), set(steps), once=True) for steps in (one, two))
+    assert [stream.name for found in (before, after) for stream in found.streams] == ["s", "s"]
+    assert origins(before, after, names) == {"s": frozenset({"s"})}
+    assert after.operators == ("w", "x")
     apart = flow(of(two), set(two))
     assert sorted(stream.name for stream in apart.streams) != ["s"]
