@@ -26,7 +26,7 @@ _ROLLING = "rolling: {over: 1 hour, by: [user], values: {n: count(*), articles: 
 
 
 def pipeline_file(case: Case, store: str | None = None) -> str:
-    """YAML with state in this store. Relative paths start beside the file: rows of files in `in`, results below `out`."""
+    """YAML with state in this store. Paths start beside the file: rows of files in `in`, results below `out`."""
     from_files = case.kind in ("idle", "history")
     source = _FILES.format(schema=FILES_SCHEMA) if from_files else _GENERATOR.format(rate=case.rate, keys=case.keys)
     steps = _steps(case)

@@ -29,8 +29,9 @@ def explain(
     plan: Annotated[bool, typer.Option("--plan", help="Add Spark's plan.")] = False,
 ) -> None:
     """Show what a pipeline does: the graph, columns on every edge, watermarks, state and its keys, column lineage."""
-    from penstock.engine.analyse import analyse, plan_text
+    from penstock.engine.analyse import plan_text
     from penstock.engine.jars import sets_for
+    from penstock.engine.stage.choose import analyse_declared
     from penstock.frontends.examine import load_checked
     from penstock.graph.explain import as_json, as_mermaid, as_text
     from penstock.graph.lineage import lineage
@@ -38,7 +39,7 @@ def explain(
 
     graph = load_checked(file)
     with working("asking Spark"), tempfile.TemporaryDirectory(prefix="penstock-") as spool:
-        analysed = analyse(shared_session(sets_for(graph.file.pipeline)), graph, Path(spool))
+        analysed = analyse_declared(shared_session(sets_for(graph.file.pipeline)), graph, Path(spool))
         analysed.raise_errors()
         columns = {name: facts.columns for name, facts in analysed.analysis.facts.items()}
         analysis = replace(

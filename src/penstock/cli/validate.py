@@ -67,10 +67,10 @@ def validate(
 def _analysed(graph: Graph) -> list[Problem]:
     import tempfile
 
-    from penstock.engine.analyse import analyse
     from penstock.engine.jars import sets_for
+    from penstock.engine.stage.choose import analyse_declared
     from penstock.testing.session import shared_session
 
     with working("asking Spark"), tempfile.TemporaryDirectory(prefix="penstock-") as spool:
         spark = shared_session(sets_for(graph.file.pipeline))
-        return list(analyse(spark, graph, Path(spool)).problems)
+        return list(analyse_declared(spark, graph, Path(spool)).problems)

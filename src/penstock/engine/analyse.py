@@ -15,7 +15,7 @@ from penstock.engine.dead import COLUMNS, SINK
 from penstock.engine.frames import FrameBuilder, columns_of
 from penstock.engine.history import History, read, with_history
 from penstock.engine.late import late_problems
-from penstock.engine.lower import STATEFUL, is_stateful, trunk_frame
+from penstock.engine.lower import STATEFUL, is_stateful
 from penstock.engine.spark_errors import analysis_problem, unsupported_problem
 from penstock.errors import PenstockError, Problem, Severity
 from penstock.graph.nodes import Analysis, Graph, Node, NodeFacts, Stateful, Watermark
@@ -94,7 +94,7 @@ def analyse(
         frames |= builder.apart(trunk, frames, ("OUT",))
         fed = _fed_back_after(builder, trunk, frames)
         frames, trunk = frames | fed, (*trunk, *fed)
-    analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk)
+    analysis = Analysis(facts=facts, output_mode=modes.chosen, trunk=trunk, passes=builder.passes(frames))
     return Analysed(builder, frames, analysis, tuple(problems))
 
 
@@ -399,7 +399,7 @@ class _Modes:
 
 def plan_text(analysed: Analysed) -> str:
     """Spark's plan of the one query, optimised as far as it can be before a batch is known."""
-    frame = trunk_frame(analysed.frames, analysed.analysis.trunk)
+    frame = analysed.builder.query(analysed.frames, analysed.analysis.trunk)
     # Spark refuses to optimise a stream as if it were a table, so its optimiser is asked directly.
     optimiser = frame.sparkSession._jsparkSession.sessionState().optimizer()
     return str(optimiser.execute(plan_of(frame)).toString())

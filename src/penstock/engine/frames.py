@@ -29,7 +29,7 @@ from penstock.engine.by_time import observed
 from penstock.engine.history import FILES_PER_BATCH, History, reader, since, stream
 from penstock.engine.idle import with_ticks
 from penstock.engine.judging import judged, judged_kernel
-from penstock.engine.lower import keeps_state, states_in
+from penstock.engine.lower import keeps_state, states_in, trunk_frame
 from penstock.engine.markers import marked, marker, markers_in, reading_all, steps_of_operators
 from penstock.engine.replays import with_replays
 from penstock.engine.sieves import Sieve, Sifted, Stage, guarded
@@ -134,6 +134,14 @@ class FrameBuilder:
     def trunk(self, stateful: Collection[str], frames: Mapping[str, DataFrame]) -> tuple[str, ...]:
         """The nodes at which the streaming query ends, given the steps that keep state."""
         return choose_trunk(self.graph, stateful, early=self.careful or sifts_results(self.graph, stateful))
+
+    def passes(self, frames: Mapping[str, DataFrame]) -> dict[str, tuple[str, ...]]:
+        """The stateful steps that share a pass over the rows of a node at which the query ends."""
+        return {}
+
+    def query(self, frames: Mapping[str, DataFrame], trunk: tuple[str, ...]) -> DataFrame:
+        """The frame of the one query, as it is shown."""
+        return trunk_frame(dict(frames), trunk)
 
     def frame(self, node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
         if node.kind == "source":

@@ -69,6 +69,8 @@ def _details(node: Node, graph: Graph, analysis: Analysis, width: int) -> Iterat
         yield from _lineage(analysis.lineage.get(node.name, {}), width)
     if node.name in analysis.trunk:
         yield _end_of_query(graph, analysis, node)
+    if node.name in analysis.passes:
+        yield from _wrapped("═ one pass over its rows for: ", analysis.passes[node.name], width)
 
 
 def _lineage(traced: Mapping[str, tuple[str, ...]], width: int) -> Iterator[str]:
@@ -196,6 +198,7 @@ def as_json(graph: Graph, analysis: Analysis, problems: Sequence[Problem] = ()) 
         "pipeline": graph.file.pipeline.name,
         "outputMode": analysis.output_mode,
         "queryEndsAt": list(analysis.trunk),
+        "passes": {name: list(steps) for name, steps in analysis.passes.items()},
         "nodes": [_node_as_json(node, graph, analysis) for node in graph.nodes.values()],
         "problems": [problem.as_dict() for problem in problems],
         "plan": analysis.plan or None,

@@ -94,6 +94,8 @@ class Analysis:
     output_mode: str = "append"
     trunk: tuple[str, ...] = ()
     """Nodes at which the one streaming query ends; what follows runs on its batches."""
+    passes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Stateful steps whose rows are prepared in one pass over the rows of a node at which the query ends."""
     plan: str = ""
     lineage: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """For SQL steps: output column to the `input.column`s it is computed from."""

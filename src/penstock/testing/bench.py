@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from penstock.access.limits import Access, limited
-from penstock.engine.analyse import analyse
 from penstock.engine.jars import obtainable, sets_for
+from penstock.engine.stage.choose import analyse_declared
 from penstock.errors import PenstockError, Problem
 from penstock.frontends.examine import Examined, examined
 from penstock.frontends.load import load
@@ -53,7 +53,7 @@ def _read(asked: Mapping[str, Any]) -> PipelineFile:
 def _explain(found: Examined, asked: Mapping[str, Any]) -> dict[str, Any]:
     graph = _sound(found)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as spool:
-        analysed = analyse(shared_session(obtainable(sets_for(graph.file.pipeline))), graph, Path(spool))
+        analysed = analyse_declared(shared_session(obtainable(sets_for(graph.file.pipeline))), graph, Path(spool))
         columns = {name: facts.columns for name, facts in analysed.analysis.facts.items()}
         analysis = replace(analysed.analysis, lineage=lineage(graph, columns))
         told = [*found.problems, *(problem for problem in analysed.problems if problem not in found.problems)]

@@ -12,13 +12,16 @@ from tests.engine.running import course
 from tests.faults.victim import WINDOW_SINKS, Victim
 
 from penstock.components.shared.crashpoints import STATE_POINTS
+from penstock.engine.analyse import plan_text
 from penstock.engine.savepoints.take import Wish
 from penstock.engine.savepoints.verify import verify
+from penstock.engine.stage.choose import analyse_declared
 from penstock.engine.stage.stage import KernelStage
 from penstock.engine.state.chunk_store import in_chunks
 from penstock.errors import PenstockError
 from penstock.frontends.load import load
 from penstock.graph.build import build
+from penstock.graph.explain import as_text
 from penstock.reports.state_folder import state_partitions
 from penstock.runner.cutover import start as start_cutover
 from penstock.runner.going_back import go_back_to
@@ -54,6 +57,28 @@ def story(project: Project) -> Story:
     story = Story(project)
     story.more(3)
     return story
+
+
+def test_eight_windows_read_their_source_once_in_one_pass(story: Story, tmp_path: Path) -> None:
+    steps = {f"w{number}": WINDOW for number in range(8)}
+    plans = {}
+    for store in ("chunks", "spark"):
+        pipeline = story.write(steps, sinks={name: name for name in steps}, extra=f"state: {{store: {store}}}")
+        graph = build(load(pipeline))
+        analysed = analyse_declared(shared_session(), graph, tmp_path / store)
+        analysed.raise_errors()
+        plans[store] = plan_text(analysed)
+        if store == "chunks":
+            assert analysed.analysis.passes == {"views": tuple(steps)}
+            assert f"═ one pass over its rows for: {', '.join(steps)}" in as_text(graph, analysed.analysis)
+    assert plans["chunks"].count("StreamingRelation") == 1
+    assert plans["spark"].count("StreamingRelation") == 8
+
+
+def test_validate_says_what_does_not_go_with_chunk_files(story: Story, tmp_path: Path) -> None:
+    graph = build(load(story.write({"per_user": NATIVE}, extra=CHUNKS)))
+    found = analyse_declared(shared_session(), graph, tmp_path / "spool")
+    assert [problem.code for problem in found.problems] == ["STATE_STORE_SPARK"]
 
 
 @pytest.mark.timeout(300)

@@ -91,6 +91,19 @@ class StageBuilder(FrameBuilder):
         apart = [name for name in kernels if self.careful or self.fed(name) or not fusible(self, name)]
         return stage_plan(self.graph, kernels, apart)
 
+    def passes(self, frames: Mapping[str, DataFrame]) -> dict[str, tuple[str, ...]]:
+        plan = self.plan(frames)
+        found = {
+            name: tuple(step for step in plan.kernels if step in plan.direct and name in self.staged[step].inputs)
+            for name in plan.floor
+        }
+        return {name: steps for name, steps in found.items() if steps}
+
+    def query(self, frames: Mapping[str, DataFrame], trunk: tuple[str, ...]) -> DataFrame:
+        from penstock.engine.stage.query_frame import query_frame
+
+        return query_frame(self, self.plan(frames), frames, {}, 0).frame
+
     def marked(self, name: str, frame: DataFrame) -> _Marked:
         if name not in self._marked:
             number = _INPUT_MARKS + len(self._marked)

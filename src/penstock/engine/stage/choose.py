@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from penstock.engine.stage.builder import StageBuilder
 from penstock.engine.state.buckets import buckets_of
 from penstock.engine.state.chunk_store import in_chunks
 from penstock.engine.statedir import StateDir
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Problem
 from penstock.graph.nodes import Graph
 
 if TYPE_CHECKING:
@@ -53,6 +54,18 @@ def analyse_on(
         if native and wanted == "chunks":
             raise PenstockError.of("STATE_STORE_SPARK", graph.location(native[0]), node=native[0])
     return analyse(spark, graph, state.spool, buckets, histories, careful=careful)
+
+
+def analyse_declared(spark: SparkSession, graph: Graph, spool: Path) -> Analysed:
+    """What is known of a pipeline without a state, carried as its file says."""
+    if graph.file.pipeline.state.store != "chunks":
+        return analyse(spark, graph, spool)
+    found = analyse(spark, graph, spool, builder_class=StageBuilder)
+    native = kept_by_spark(found)
+    if not native:
+        return found
+    refused = Problem("STATE_STORE_SPARK", {"node": native[0]}, graph.location(native[0]))
+    return replace(found, problems=(*found.problems, refused))
 
 
 def refuse_chunks(checkpoint: Path, what: str) -> None:
