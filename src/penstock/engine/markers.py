@@ -138,6 +138,18 @@ def rows_below(query: StreamingQuery, number: int, plain: SparkSession) -> DataF
     raise LookupError(f"no marker {number} in the plan")
 
 
+def limited_in_tasks(rows: DataFrame, most: int) -> DataFrame:
+    """At most so many rows of each task, without a shuffle."""
+    from pyspark.sql import DataFrame as Frame
+
+    spark = rows.sparkSession
+    jvm: Any = spark._jvm
+    # A limit is one for each task, and above that one for all.
+    whole = rows.limit(most)._jdf.queryExecution().analyzed()
+    of_tasks = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, whole.children().head())
+    return Frame(of_tasks, spark)
+
+
 def as_batch(rows: DataFrame) -> DataFrame:
     """The same rows without the mark of a stream, so that they can be written and counted like any others."""
     from pyspark.sql import DataFrame as Frame

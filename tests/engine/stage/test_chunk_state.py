@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.engine.evolution.story import CLICKS, JOIN, LATEST, NATIVE, ROLLING, VIEWS, WINDOW, Story
@@ -13,8 +13,10 @@ from tests.faults.victim import WINDOW_SINKS, Victim
 
 from penstock.components.shared.crashpoints import STATE_POINTS
 from penstock.engine.analyse import plan_text
+from penstock.engine.ledger import Ledger
 from penstock.engine.savepoints.take import Wish
 from penstock.engine.savepoints.verify import verify
+from penstock.engine.stage import stage
 from penstock.engine.stage.choose import analyse_declared
 from penstock.engine.stage.stage import KernelStage
 from penstock.engine.state.chunk_store import in_chunks
@@ -97,17 +99,20 @@ def test_batches_of_the_driver_and_of_tasks_follow_each_other(story: Story, monk
     assert read_ledger(load(pipeline), story.state).verdict == "sealed"
 
 
-def test_a_batch_that_is_too_large_for_the_driver_goes_to_the_tasks(
-    story: Story, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("most", [10, 30])
+def test_a_batch_that_is_too_large_for_the_driver_goes_to_the_tasks_and_is_counted_once(
+    story: Story, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    def too_large(*_: object) -> Any:
-        raise RuntimeError("results are bigger than spark.driver.maxResultSize")
-
-    monkeypatch.setattr(KernelStage, "_fetched", too_large)
+    """Of 24 rows a batch, and one with a single row."""
+    monkeypatch.setenv("PENSTOCK_KERNELS_ON", "driver")
+    monkeypatch.setattr(stage, "FETCHED_ROWS", most)
     pipeline = story.write({"per_minute": WINDOW}, extra=CHUNKS)
     story.end()
     story.run(pipeline)
     story.check("per_minute")
+    ledger = read_ledger(load(pipeline), story.state)
+    assert ledger.verdict == "sealed"
+    assert [sum(entry.rows_in.values()) for entry in Ledger(story.state / "ledger.db").entries()] == [24, 24, 24, 1]
 
 
 @pytest.mark.timeout(600)

@@ -25,6 +25,7 @@ from penstock.engine.state.pack import in_portions
 from penstock.kernels.base import Kernel
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
 PACKED = "slot int, step int, bucket int, side tinyint, rows binary"
@@ -127,8 +128,11 @@ def advanced_rows(
     task: BatchTask,
     states: Mapping[int, Mapping[int, BucketState]],
     partitions: int,
-) -> DataFrame:
-    """What the steps give, tagged by the number of the step, and a note of each task on what it has written."""
+) -> tuple[DataFrame, Broadcast[Any]]:
+    """What the steps give, tagged by the number of the step, and a note of each task on what it has written.
+
+    Also what was sent to all tasks, to be destroyed when the rows are needed no more.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
@@ -136,9 +140,10 @@ def advanced_rows(
     outputs = [from_arrow_schema(step.kernel.output, prefer_timestamp_ntz=True) for step in task.steps]
     fields = [StructField(_STEP, IntegerType()), StructField(_NOTE, BinaryType())]
     fields += [StructField(output_column(number), kind) for number, kind in enumerate(outputs)]
-    advance = _advancer(task, spark.sparkContext.broadcast(states))
+    sent = spark.sparkContext.broadcast(states)
+    advance = _advancer(task, sent)
     dealt = rows.repartitionById(partitions, F.pmod(F.col("slot"), F.lit(partitions)).cast("int"))
-    return dealt.mapInArrow(advance, StructType(fields))
+    return dealt.mapInArrow(advance, StructType(fields)), sent
 
 
 def output_column(step: int) -> str:

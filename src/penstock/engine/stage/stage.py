@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.components.shared.crashpoints import reach
 from penstock.components.shared.kernel_inputs import REPLAYED
-from penstock.engine.markers import execution, rows_below
+from penstock.engine.markers import execution, limited_in_tasks, rows_below
 from penstock.engine.stage import on_executors
 from penstock.engine.stage.builder import StageBuilder, not_replayed
 from penstock.engine.stage.local import StepRows, advance_step
@@ -32,12 +32,15 @@ from penstock.engine.statedir import StateDir
 from penstock.graph.nodes import Node
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOG = logging.getLogger(__name__)
 SMALL_ROWS = 20_000
 """Up to how many rows a batch is worked on by the driver."""
+FETCHED_ROWS = 4 * SMALL_ROWS
+"""How many rows each task gives at most where a batch turns out larger than it was taken to be."""
 SMALL_BYTES = 16 << 20
 """A batch whose size Spark knows is small up to here."""
 _UNKNOWN_BYTES = 1 << 60
@@ -66,6 +69,7 @@ class StageBatch:
     persisted: list[DataFrame] = field(default_factory=list)
     in_tasks: bool = False
     """Whether tasks wrote chunks."""
+    sent: list[Broadcast[Any]] = field(default_factory=list)
     given: dict[str, list[DataFrame]] = field(default_factory=dict)
     """What kernels were given that do not read the floor."""
 
@@ -121,13 +125,14 @@ class KernelStage:
         """Computes the rows of the query: they are fetched if they are few, else kept by Spark."""
         found = StageBatch(batch, self.index, 0, self.store.writer(batch), self._is_small(query))
         if found.local:
-            try:
-                found.tables = self._fetched(rows)
-            except Exception as error:
-                if "maxResultSize" not in str(error):
-                    raise
+            tables = self._fetched(rows)
+            if tables is None:
                 _LOG.info("batch %d is larger than what the driver fetches; tasks work on it", batch)
                 found.local = False
+                # What has been counted until then is counted once more.
+                execution(query).executedPlan().resetMetrics()
+            else:
+                found.tables = tables
         if not found.local:
             # How far time has come is known when all rows have been read; so the two halves are two jobs.
             found.kept = rows if self.plan.rows or self._pseudo else self._packed_pieces(found, rows)
@@ -162,10 +167,18 @@ class KernelStage:
         known = int(str(execution(query).optimizedPlan().stats().sizeInBytes()))
         if known < _UNKNOWN_BYTES:
             return known <= SMALL_BYTES
-        return self._last_rows is None or self._last_rows <= SMALL_ROWS
+        return self._last_rows is not None and self._last_rows <= SMALL_ROWS
 
-    def _fetched(self, rows: DataFrame) -> dict[int, pa.Table]:
-        whole = rows.toArrow()
+    def _fetched(self, rows: DataFrame) -> dict[int, pa.Table] | None:
+        """The rows of the query by number of their part; None if they are more than the driver fetches."""
+        try:
+            whole = limited_in_tasks(rows, FETCHED_ROWS).toArrow()
+        except Exception as error:
+            if "maxResultSize" not in str(error):
+                raise
+            return None
+        if whole.num_rows >= FETCHED_ROWS:
+            return None
         numbers = whole.column(PART)
         if len(self.query.parts) == 1:
             return {0: whole}
@@ -315,8 +328,10 @@ class KernelStage:
         due = on_executors.due_rows(self.spark, {i: self._due(batch, name) for i, name in enumerate(names)}, task)
         states = {number: batch.before.steps.get(name, {}) for number, name in enumerate(names)}
         rows = packed if due is None else packed.union(due)
-        found = on_executors.advanced_rows(self.spark, rows, task, states, self.partitions).persist()
+        computed, sent = on_executors.advanced_rows(self.spark, rows, task, states, self.partitions)
+        found = computed.persist()
         batch.persisted.append(found)
+        batch.sent.append(sent)
         for name in names:
             batch.changed.setdefault(name, {})
         for note in on_executors.notes_of(found):
@@ -364,3 +379,6 @@ class KernelStage:
         for frame in batch.persisted:
             with suppress(Exception):
                 frame.unpersist()
+        for sent in batch.sent:
+            with suppress(Exception):
+                sent.destroy()
