@@ -88,7 +88,8 @@ def common(
 def _silence_traces() -> None:
     """PySpark prints its trace of every mistake in a query, Py4J that of a lost JVM; Penstock says both in words."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(name).disabled = True
+        # By its level, as others that set up logging in this process enable all loggers again.
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     logging.getLogger().addHandler(logging.NullHandler())
 
 

@@ -315,14 +315,9 @@ class FrameBuilder:
             inputs = {name: with_replays(frame, self.spool, node.name, stream, mark) for name, frame in inputs.items()}
         marks = {name: _KERNEL_MARKS + 8 * number + side for side, name in enumerate(inputs)}
         frames = {name: frame.where(marker(marks[name])) for name, frame in inputs.items()}
-        try:
-            carried = step.carried(frames, context)
-            if carried is None or carried.kernel.output is None:
-                return None
-            carried = judged_kernel(step, carried, frames)
-        except ValueError as error:
-            # Kernels know which types they can compute with, and nothing of pipelines.
-            raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
+        carried = self._kernel_of(node, step, frames, context)
+        if carried is None:
+            return None
         if self.careful and not any(keeps_state(frame) for frame in frames.values()):
             floors = set(marks.values())
             inputs_ = tuple(
@@ -335,6 +330,19 @@ class FrameBuilder:
         built = CarriedStep(carried, tuple(marks.values()), counters, replays, hold)
         self.builds.setdefault(node.name, []).append(built)
         return carry(node.name, carried, list(frames.values()), hold, self.buckets, counters)
+
+    def _kernel_of(
+        self, node: Node, step: Step, frames: Mapping[str, DataFrame], context: StepContext
+    ) -> Carried | None:
+        """The kernel of a step over these inputs, judged; None if it has none for them."""
+        try:
+            carried = step.carried(frames, context)
+            if carried is None or carried.kernel.output is None:
+                return None
+            return judged_kernel(step, carried, frames)
+        except ValueError as error:
+            # Kernels know which types they can compute with, and nothing of pipelines.
+            raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
 
     def carried_in(self, frame: DataFrame) -> dict[str, CarriedStep]:
         """The steps with a kernel that a frame computes; of a step that is in it several times the first."""

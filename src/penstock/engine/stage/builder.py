@@ -14,13 +14,11 @@ from penstock.components.shared.kernel_inputs import REPLAYED
 from penstock.engine.again import is_fed_back
 from penstock.engine.frames import CarriedStep, FrameBuilder, is_small
 from penstock.engine.history import History
-from penstock.engine.judging import judged_kernel
 from penstock.engine.markers import marker
 from penstock.engine.replays import replayed_rows
 from penstock.engine.stage.fusing import fused
 from penstock.engine.stage.plan import StagePlan, stage_plan
 from penstock.engine.state.counters import Counters
-from penstock.errors import PenstockError
 from penstock.graph.nodes import Graph, Node
 from penstock.spec.resolve import with_secrets
 
@@ -131,7 +129,7 @@ class StageBuilder(FrameBuilder):
         frames = {name: found.frame for name, found in marks.items()}
         if replays:
             frames = {name: not_replayed(frame) for name, frame in frames.items()}
-        carried = self._asked(node, step, frames, context)
+        carried = self._kernel_of(node, step, frames, context)
         if carried is None:
             return None
         again, replay_mark = None, None
@@ -142,7 +140,7 @@ class StageBuilder(FrameBuilder):
             old = {
                 name: replayed_rows(frame, self.spool, node.name, stream, replay_mark) for name, frame in inputs.items()
             }
-            again = self._asked(node, step, old, context)
+            again = self._kernel_of(node, step, old, context)
         self.small_rows &= all(is_small(rows.rows) for rows in carried.inputs)
         hold = max(hold_of(frame) for frame in frames.values())
         delay = max(delay_of(frame) for frame in frames.values())
@@ -152,16 +150,6 @@ class StageBuilder(FrameBuilder):
         found = StagedStep(carried, context, tuple(inputs), hold, delay, again, replay_mark)
         self.staged.setdefault(node.name, found)
         return found.finish(_only_columns(carried))
-
-    def _asked(self, node: Node, step: Step, frames: Mapping[str, DataFrame], context: StepContext) -> Carried | None:
-        try:
-            carried = step.carried(frames, context)
-            if carried is None or carried.kernel.output is None:
-                return None
-            return judged_kernel(step, carried, frames)
-        except ValueError as error:
-            # Kernels know which types they can compute with, and nothing of pipelines.
-            raise PenstockError.of("AGGREGATE_TYPE", node=node.name, reason=error) from None
 
     def fed(self, name: str) -> bool:
         """Whether dead letters are fed back to a node."""
@@ -176,7 +164,7 @@ class StageBuilder(FrameBuilder):
         given = {name: frame.where(marker(number)) for name, frame in frames.items()}
         if staged.again is not None:
             given = {name: frame if REPLAYED in frame.columns else not_replayed(frame) for name, frame in given.items()}
-        carried = self._asked(node, step, given, staged.context)
+        carried = self._kernel_of(node, step, given, staged.context)
         assert carried is not None
         if not self.careful:
             return carried
