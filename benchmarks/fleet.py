@@ -20,6 +20,7 @@ from penstock.control.api.app import create_app
 from penstock.control.api.listen import listen
 from penstock.control.api.services import Services, wall
 from penstock.control.auth.tokens import ensure_admin
+from penstock.control.clock import Clock
 from penstock.control.config import ServerConfig
 from penstock.control.files import DataFolder
 from penstock.control.metrics import scrape
@@ -66,7 +67,8 @@ class _Reporting(Processes):
 def serve(folder: Path, count: int, batches: int) -> None:
     import uvicorn
 
-    data, store, config = DataFolder(folder), Store.in_folder(folder), ServerConfig()
+    folder.mkdir(parents=True, exist_ok=True)
+    data, store, config, clock = DataFolder(folder), Store.in_folder(folder), ServerConfig(), Clock()
     store.migrate()
     token = ensure_admin(store, folder, wall())
     _register(store, count, batches)
@@ -78,14 +80,14 @@ def serve(folder: Path, count: int, batches: int) -> None:
         base=folder,
         processes=processes,
     )
-    alerts = AlertService(store, lambda: seen(store, supervisor.live(), wall()), config.notify, wall)
+    alerts = AlertService(store, lambda: seen(store, supervisor.live(), clock), config.notify, clock)
     services = Services(
         store,
         config,
         data,
         live=supervisor.live,
         wake=supervisor.wake,
-        metrics=lambda: scrape(store, supervisor.live(), wall(), tick_seconds=supervisor.last_tick_seconds),
+        metrics=lambda: scrape(store, supervisor.live(), clock, tick_seconds=supervisor.last_tick_seconds),
     )
     socket = listen("127.0.0.1", 0, tls=False, insecure=False)
     for part in (supervisor, alerts):
