@@ -136,7 +136,8 @@ def test_sql_that_cannot_be_read_gives_nothing_and_says_nothing(query: str, capl
     with caplog.at_level(logging.DEBUG):
         assert _of_sql(query) == {}
 
-    assert caplog.records == []
+    # Py4J tells of what other threads release meanwhile.
+    assert [record for record in caplog.records if not record.name.startswith("py4j")] == []
 
 
 def test_a_step_whose_input_is_unknown_gives_nothing() -> None:
