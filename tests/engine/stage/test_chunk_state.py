@@ -187,6 +187,16 @@ def test_state_is_rescaled_renamed_and_shown(story: Story) -> None:
     story.check("per_minute", "newest")
 
 
+def test_a_pipeline_that_keeps_nothing_runs_again_whatever_its_store(story: Story) -> None:
+    kept = {"newest": "all"}
+    pipeline = story.write({"all": "filter: amount >= 0"}, sinks=kept, extra=CHUNKS)
+    story.run(pipeline)
+    story.more(1)
+    story.run(pipeline)
+    assert read_ledger(load(pipeline), story.state).verdict == "sealed"
+    assert not in_chunks(story.state / "checkpoint")
+
+
 def test_what_does_not_go_with_chunk_files_is_refused(story: Story, project: Project) -> None:
     native = story.write({"per_user": NATIVE}, extra=CHUNKS)
     with pytest.raises(PenstockError) as refused:

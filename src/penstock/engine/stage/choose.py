@@ -40,11 +40,12 @@ def analyse_on(
     buckets = buckets_of(spark, state)
     wanted = graph.file.pipeline.state.store
     there = in_chunks(state.checkpoint)
-    if not state.is_new and wanted is not None and (wanted == "chunks") != there:
+    # A pipeline that keeps nothing has no store yet.
+    if state.identity.operators and wanted is not None and (wanted == "chunks") != there:
         place = graph.file.places.of("spec", "state", "store")
         raise PenstockError.of("STATE_STORE_FIXED", place, found="chunks" if there else "spark", wanted=wanted)
-    tried = state.is_new and wanted is None and os.environ.get(_WANTED) == "chunks"
-    if there or wanted == "chunks" or tried:
+    asked = wanted == "chunks" or (wanted is None and os.environ.get(_WANTED) == "chunks")
+    if there or (state.is_new and asked):
         found = analyse(spark, graph, state.spool, buckets, histories, careful=careful, builder_class=StageBuilder)
         native = kept_by_spark(found)
         if there or (has_kernels(found) and not native):
