@@ -103,7 +103,7 @@ def test_growing_state_fills_the_memory_and_the_disk() -> None:
     assert found.state_bytes is not None
     assert found.state_bytes.per_day == pytest.approx(1e9, rel=1e-3)
     assert "31.1 GB in 30 days" in advice_of(found, "memory of RocksDB").why
-    assert "the disk is full in 5 days if state goes on growing like this" in found.warnings
+    assert "the disk is full in 5 days if state keeps growing at this rate" in found.warnings
 
 
 def test_a_prediction_far_beyond_the_history_is_said_to_be_one() -> None:

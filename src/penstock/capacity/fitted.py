@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Known:
-    """What the history does not hold and somebody has said."""
+    """Values that the history does not hold and the user has given."""
 
     trigger: float
     batch_limit: int | None = None
@@ -268,7 +268,7 @@ def _warnings(found: Fitted) -> Iterator[str]:
         yield f"batches of the same size take differently long: {1 - found.model.explained:.0%} is not explained"
     full = _days_to_full(found)
     if full is not None and full < _MONTH:
-        yield f"the disk is full in {number(full)} days if state goes on growing like this"
+        yield f"the disk is full in {number(full)} days if state keeps growing at this rate"
 
 
 def _days_to_full(found: Fitted) -> float | None:

@@ -1,4 +1,4 @@
-"""One pipeline between looks: what waited, which changes somebody made, and what was decided. No store, no clock."""
+"""One pipeline between looks: its backlog, changes of its size, and decisions. No store, no clock."""
 
 from __future__ import annotations
 
